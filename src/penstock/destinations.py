@@ -1,8 +1,8 @@
 """Which addresses events may be delivered to.
 
-Whoever may create a Trigger may make penstock connect to any address that it names, from inside a network that others
-do not reach. So an address is judged when it is known, after names were resolved, and for every connection: a name that
-leads elsewhere the next time is judged again.
+A user who may create a Trigger may make penstock connect to any address, from inside a network that others cannot
+reach. So addresses are checked after names were resolved, and for every connection: a name that resolves to another
+address the next time is checked again.
 
 The longest network that contains an address decides: among the lists of the event's namespace if they name it, else
 among the common ones, else among what is refused by itself.
@@ -48,8 +48,8 @@ class NetworkRules:
 
     networks: Mapping[Network, str | None] = field(default_factory=dict)
 
-    def judge(self, address: Address) -> tuple[bool, str | None]:
-        """Whether the address is named at all, and why it is refused."""
+    def evaluate(self, address: Address) -> tuple[bool, str | None]:
+        """Whether a network contains the address, and why it is refused."""
         found = [network for network in self.networks if address in network]
         if not found:
             return False, None
@@ -57,7 +57,7 @@ class NetworkRules:
 
 
 class Destinations:
-    """Judges addresses by the settings."""
+    """Checks addresses by the settings."""
 
     def __init__(self, settings: Settings) -> None:
         by_itself: dict[Network, str | None] = dict(REFUSED)
@@ -72,17 +72,17 @@ class Destinations:
         self._by_itself = NetworkRules(by_itself)
 
     def zone(self, namespace: str) -> str:
-        """What stands for the rules of a namespace: its name where it has its own."""
+        """The key of a namespace's rules: its name where it has its own; otherwise empty."""
         return namespace if namespace in self._own else ""
 
     def refusal(self, zone: str, address: str) -> str | None:
-        """Why nothing may be delivered there; None where it may."""
+        """Why events may not be delivered there; None where they may."""
         reached = _reached(address)
         own = self._own.get(zone)
         for rules in (own, self._common, self._by_itself):
             if rules is None:
                 continue
-            named, refused = rules.judge(reached)
+            named, refused = rules.evaluate(reached)
             if named:
                 return None if refused is None else f"{address} is refused as a destination: {refused}"
         return None
@@ -94,7 +94,7 @@ def _rules(allow: Iterable[Network], deny: Iterable[Network], setting: str) -> N
 
 
 def _reached(address: str) -> Address:
-    """The address that a connection ends up with, where one form of it stands for another."""
+    """The address that a connection reaches: the embedded IPv4 address, where there is one."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv4Address):
         return found

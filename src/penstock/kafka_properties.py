@@ -1,8 +1,8 @@
-"""Properties of Kafka clients as `kafka_conf` names them: which may be given, and what each is to whom.
+"""Properties of Kafka clients as `kafka_conf` names them: which may be given, and their names for each kind of client.
 
 There are two kinds of clients: librdkafka's, which most of penstock uses, and Java's, which Spark uses. `kafka_conf` is
-written once, in librdkafka's names, and has to reach both, or one of them would speak with Kafka in another way. So a
-property that is not known to have a counterpart is refused, unless it says by its prefix whom it is for. Pure.
+written once, in librdkafka's names, and has to apply to both, or they would connect to Kafka differently. So a property
+without a known counterpart is refused, unless its prefix says which kind of client it is for. Pure.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ INSTEAD = {
 PRODUCER_MEMORY_BYTES = 32 * 1024 * 1024
 """What a Java producer may hold that is not written yet. It takes no record that is larger."""
 
-NEVER_GIVES_UP = {
+RETRIES_FOREVER = {
     "acks": "all",
     "enable.idempotence": "true",
     "max.in.flight.requests.per.connection": "1",
@@ -82,8 +82,8 @@ NEVER_GIVES_UP = {
     "max.block.ms": "2147483647",
     "buffer.memory": str(PRODUCER_MEMORY_BYTES),
 }
-"""What keeps the records of a Java producer in order, and without a gap: it tries a batch again until it is written,
-while those after it wait. By itself it gives up a batch after two minutes and writes the next ones."""
+"""What keeps the records of a Java producer in order, and without a gap: it retries a batch until it is written, while
+those after it wait. By default it drops a batch after two minutes and writes the next ones."""
 
 OURS = frozenset(
     {
@@ -94,16 +94,16 @@ OURS = frozenset(
         *("security.protocol", "sasl.jaas.config", "sasl.mechanism"),
     }
 )
-"""What penstock's promises depend on: not to be had by a prefix either."""
+"""Properties that penstock's guarantees depend on: they cannot be given with a prefix either."""
 
 OURS_OF_PRODUCERS = frozenset(
     {
-        *NEVER_GIVES_UP,
+        *RETRIES_FOREVER,
         *("message.timeout.ms", "message.send.max.retries", "max.in.flight", "enable.gapless.guarantee"),
         *("transaction.timeout.ms", "partitioner.class"),
     }
 )
-"""The same for what decides which records a producer gives up, and in which order it writes the others."""
+"""The same for properties that decide which records a producer drops, and in which order it writes the others."""
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = {
@@ -111,7 +111,7 @@ MECHANISMS = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-"""Ways to prove who one is, and what Java does that with."""
+"""SASL mechanisms, and their login modules in Java."""
 
 _SECRET = re.compile(r"password|secret|token|jaas|ssl\.key|keystore\.key", re.IGNORECASE)
 
@@ -133,17 +133,17 @@ def named(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_secret(name: str) -> bool:
-    """Whether nobody should see the value. The location of a file is not secret."""
+    """Whether the value must not be shown. The location of a file is not secret."""
     return bool(_SECRET.search(name)) and not name.endswith(".location")
 
 
 def secrets_given(conf: Mapping[str, Any]) -> list[str]:
-    """Names of secrets that stand there as they are, not as a reference."""
+    """Names of secrets that are given as they are, not as a reference."""
     return sorted(name for name, value in conf.items() if is_secret(name) and not isinstance(value, Mapping))
 
 
 def wrong_with(conf: Mapping[str, Any]) -> list[str]:
-    """What cannot be as it is, each in a sentence that never tells a value of a secret."""
+    """What is invalid, each as a sentence that never contains a secret."""
     table = named(conf)
     found = [reason for name, value in table.items() if (reason := _wrong_value(name, value) or _wrong_name(name))]
     return found or list(_wrong_together(table))

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sim_machine import PROCESS, Machine
 
-from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberResponse
+from penstock.dispatcher.http.connection import NoConnection, NoResponse, SubscriberResponse
 
 REPLY = {"ce-specversion": "1.0", "ce-source": "/sim", "ce-type": "reply"}
 LARGEST = 1 << 20
@@ -73,7 +73,7 @@ class Network:
         return Client(self)
 
     async def ask(self, url: str, lines: bytes, seconds: float) -> SubscriberResponse:
-        """One request, and what came of it. Raises NoAnswer."""
+        """One request, and what came of it. Raises NoResponse."""
         subscriber = self.subscribers[urlsplit(url).hostname or ""]
         event, replay = _attribute(lines, b"ce-id"), _attribute(lines, b"ce-penstockreplay")
         name = f"{subscriber.name}#{replay}" if replay else subscriber.name
@@ -95,14 +95,14 @@ class Network:
             )
 
     async def _answer(self, subscriber: Subscriber, event: str, attempt: str, seconds: float) -> int:
-        """The status that it answers with. Raises NoAnswer."""
+        """The status that it answers with. Raises NoResponse."""
         if subscriber.away:
             await asyncio.sleep(0.001)
             raise NoConnection("simulated: connection refused")
         chance = random.Random(f"{self.machine.seed}/{attempt}")
         if chance.random() < subscriber.hanging:
             await asyncio.sleep(seconds)
-            raise NoAnswer("simulated: no answer in time")
+            raise NoResponse("simulated: no answer in time")
         await asyncio.sleep(subscriber.latency * chance.uniform(0.5, 2.0))
         if random.Random(f"{self.machine.seed}/{subscriber.name}/{event}").random() < subscriber.refusing:
             return 400

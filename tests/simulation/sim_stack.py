@@ -42,14 +42,14 @@ from penstock.kafka.fences import RouterSuperseded
 from penstock.kafka.reports import Reporter
 from penstock.kafka.routes import PublisherSuperseded
 from penstock.kafka.table import SnapshotFollower
-from penstock.kafka.transactions import Fenced, GivenUp
+from penstock.kafka.transactions import Fenced, StoppedWaiting
 from penstock.kube.kinds import Key
 from penstock.observability.instruments import record_metrics
 from penstock.router import service as router_service
 from penstock.router.generations.generations import CannotStop, GenerationFailed
 from penstock.router.service import RouterService, SparkGone
 from penstock.runtime.lifecycle import Lifecycle, first
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import IN_CLUSTER, Settings
 
 EXPECTED = (
@@ -57,7 +57,7 @@ EXPECTED = (
     EndedItself,
     Fenced,
     GenerationFailed,
-    GivenUp,
+    StoppedWaiting,
     NoEpoch,
     PublisherSuperseded,
     Py4JError,
@@ -247,22 +247,22 @@ class Ingress:
     """What takes events: it knows the targets, writes, and says when an event is stored."""
 
     def __init__(self, settings: Settings) -> None:
-        self._owner, process = Owner(), PROCESS.get()
-        self._events = EventWriter(settings, "ingress", self._owner.fail, timeout_seconds=STORE_SECONDS)
-        self._reporter = Reporter(settings, "ingress", process.name if process else "", self._owner.fail)
-        self._follower = SnapshotFollower(settings, self._announce, self._owner.fail)
+        self._scope, process = TaskScope(), PROCESS.get()
+        self._events = EventWriter(settings, "ingress", self._scope.fail, timeout_seconds=STORE_SECONDS)
+        self._reporter = Reporter(settings, "ingress", process.name if process else "", self._scope.fail)
+        self._follower = SnapshotFollower(settings, self._announce, self._scope.fail)
         self._snapshot = Snapshot()
 
     async def run(self, lifecycle: Lifecycle) -> None:
         """Works until it fails or is told to stop."""
         self._follower.start()
-        await first(self._owner.failed(), lifecycle.stopping.wait())
+        await first(self._scope.failed(), lifecycle.stopping.wait())
         await self._events.close(CLOSE_SECONDS)
         for close in (self._follower.stop, self._reporter.close):
             await asyncio.to_thread(close)
 
     def _announce(self, snapshot: Snapshot) -> None:
-        self._owner.hand_over(self._apply, snapshot)
+        self._scope.hand_over(self._apply, snapshot)
 
     def _apply(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

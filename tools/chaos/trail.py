@@ -57,11 +57,11 @@ def outstanding(
         value = record.value()
         if value is None:
             continue
-        if (waiting := cursor_store.parse_delivery(key)) is not None and (partition, waiting[1]) in origins:
+        if (waiting := cursor_store.parse_delivery_key(key)) is not None and (partition, waiting[1]) in origins:
             name = names.get(waiting[0], waiting[0])
             told = f"{topics.CURSORS} {name} {where(record)}: outstanding as {value.decode()}"
             yield told, origins[partition, waiting[1]]
-        route = cursor_store.parse_cursor(key)
+        route = cursor_store.parse_cursor_key(key)
         if route in names:
             for (number, origin), ident in origins.items():
                 if number == partition:

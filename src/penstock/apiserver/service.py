@@ -50,7 +50,7 @@ from penstock.kube.kinds import Obj
 from penstock.resources import registry as project_kinds
 from penstock.runtime.hosts import from_here, reachable
 from penstock.runtime.lifecycle import Lifecycle, first
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 from penstock.web.server import HttpServer, listen
 from penstock.web.tls_context import RenewedContext
@@ -75,7 +75,7 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
     pki = settings.data_dir / "pki"
     certificates.ensure(pki, *server_names(settings))
     _write_kubeconfigs(settings, pki, identity.load_tokens(pki / "tokens.json")[1])
-    owner, watches = Owner(), Watches()
+    owner, watches = TaskScope(), Watches()
     try:
         async with assembled(settings, owner, watches) as app:
             await first(_serve(app, settings, listener, lifecycle, watches), owner.failed())
@@ -85,7 +85,7 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
 
 
 @contextlib.asynccontextmanager
-async def assembled(settings: Settings, owner: Owner, watches: Watches) -> AsyncIterator[ASGIApp]:
+async def assembled(settings: Settings, owner: TaskScope, watches: Watches) -> AsyncIterator[ASGIApp]:
     """The application over the data folder, with everything that goes on behind it."""
     pki = settings.data_dir / "pki"
     authorizer = Authorizer()

@@ -26,7 +26,7 @@ from penstock.observability.logs import describe
 from penstock.resources.conditions import READY, find
 from penstock.resources.destinations import EVENTS_RETAINED, EXPIRING
 from penstock.resources.eventpolicy import SinkGuard
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.runtime.times import rfc3339
 from penstock.settings import Settings
 
@@ -143,7 +143,7 @@ class ReconcilerWorkers:
 
     def __init__(self) -> None:
         self._queues: dict[str, WorkQueue[Key]] = {}
-        self._owner = Owner()
+        self._owner = TaskScope()
 
     def enqueue(self, observer: Observer) -> None:
         """Has the object looked at."""

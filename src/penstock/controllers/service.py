@@ -71,7 +71,7 @@ from penstock.kube.kinds import (
 )
 from penstock.runtime.lifecycle import Lifecycle, first
 from penstock.runtime.sockets import bound_socket
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import IN_CLUSTER, Settings
 from penstock.sources.deliveries import Sinks
 from penstock.web.server import HttpServer
@@ -112,7 +112,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         losses_shown=settings.loss_warning_hours * 3600,
     )
     world = ReconcilerContext(settings, api, tracker, publisher, dataplane, recorder)
-    owner = Owner()
+    owner = TaskScope()
     subject = SinkTokens(settings, owner).subject
     job_sinks = JobSinks(api, tracker, settings.max_event_bytes, world.job_sink_guards, subject)
     sinks = Sinks(publisher.locate, destinations=Destinations(settings))

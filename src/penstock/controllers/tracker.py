@@ -14,7 +14,7 @@ from penstock.controllers.informer import Informer
 from penstock.kube.client import AsyncClient
 from penstock.kube.kinds import Key, Kind, Obj
 from penstock.resources.destinations import KReference, Unresolved
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 
 Observer = tuple[str, Key]
 """The kind of the object that looks, and which."""
@@ -31,7 +31,7 @@ class Tracker:
     def __init__(self, api: AsyncClient, enqueue: Callable[[Observer], None]) -> None:
         self._api, self._enqueue = api, enqueue
         self._informers: dict[Kind, Informer] = {}
-        self._owner = Owner()
+        self._owner = TaskScope()
         self._observers: dict[Place, set[Observer]] = defaultdict(set)
         self._places: dict[Observer, set[Place]] = defaultdict(set)
         self._waiting: dict[Kind, set[Observer]] = defaultdict(set)

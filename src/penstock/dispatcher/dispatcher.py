@@ -1,7 +1,7 @@
-"""One delivery from top to bottom: a record is received, scheduled, attempted, judged, and followed up.
+"""One delivery from top to bottom: a record is received and scheduled, an attempt is made, and its outcome followed up.
 
-All of it runs on one event loop; nothing here blocks. Reading, writing and sending are given in, and so is the clock
-on the wall, which only dates what is written down; waiting goes by the loop's own time.
+All of it runs on one event loop; nothing here blocks. Reading, writing and sending are passed in, and so is the wall
+clock, which only dates what is stored; waiting uses the loop's own time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from penstock.contract import event_log, records
 from penstock.contract.attempts import FailureCause
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
-from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import NOT_MATCHED, Cursor, Stage
-from penstock.dispatcher.cursors.cursor_store import Entry, Restored
+from penstock.dispatcher.cursors.cursor_store import Restored
 from penstock.dispatcher.cursors.flusher import Unflushed
 from penstock.dispatcher.cursors.partition import Edge, EdgeSearch, Logs, LostOrigins, NewDelivery, PartitionCursors
-from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload
+from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload, encode_payload
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.backoff import longest_wait
 from penstock.dispatcher.delivery.decision import Done, Dropped, Reply, Retry, Step, ToDeadLetter, next_step
@@ -34,34 +33,35 @@ from penstock.dispatcher.lanes import Job, Lane, Schedule
 from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.replay.feed import StoredEvents
 from penstock.dispatcher.replay.selection import EventMatcher, as_replayed
-from penstock.dispatcher.secrets import KeptSecrets
+from penstock.dispatcher.secrets import SecretCache
 from penstock.dispatcher.workers import Workers
 from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.random_reader import Chunk, NotReadNow
 from penstock.kafka.reports import Reporter
+from penstock.kafka.transactions import Entry
 from penstock.observability import metrics
 from penstock.settings import Settings
 
 log = structlog.get_logger()
 
 PAYLOAD_LIMIT_BYTES = 16 * 1024 * 1024
-"""Replies that a route may have waiting; beyond that it has no room."""
+"""Replies that a route may have waiting; beyond that it takes no more events."""
 UNKNOWN_SECONDS = 60.0
 """How long records wait for a route that the snapshot does not know (yet)."""
 SHARE = 16
-"""Deliveries every route may have even when the task as a whole has more than its limit."""
+"""Deliveries that every route may have even when the task as a whole has reached its limit."""
 LONG_WAIT_SECONDS = 0.5
 WITHHELD_SECONDS = 2.0
-"""After which a delivery has its turn again that could not be attempted because something is missing on this side, or
-a partition of Kafka cannot be read."""
+"""Before a delivery is retried that could not be attempted because something is missing on this side, or because a
+partition of Kafka cannot be read."""
 HISTORY_SECONDS = 10.0
-"""After which events are read again that may be in the history, which could not be read."""
-LOOKED_AHEAD = 2000
+"""Before events that may be in the history are read again, after the history could not be read."""
+LOOK_AHEAD_RECORDS = 2000
 """Records read to see which generations write where the log begins: some overlap there for some seconds."""
-LOOKED_AT_ONCE = 1000
-"""How often an event is held against a route in one go, which takes some milliseconds."""
+MATCHES_AT_ONCE = 1000
+"""How many matches of an event with a route are evaluated in one go, which takes some milliseconds."""
 WAITED_SECONDS = 60.0
-"""Events that have waited for so long may come to be removed by retention."""
+"""Events that have waited for so long may be removed by retention before they are delivered."""
 RECENT_SHARE = 4
 """The part (a quarter) of the memory for events that is for routes which are a little behind."""
 
@@ -88,11 +88,11 @@ class Dispatcher:
         *,
         matched: MatchedReader,
         events: StoredEvents,
-        secrets: KeptSecrets,
+        secrets: SecretCache,
         wall_clock: Callable[[], float] = time.time,
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Calls `failed` with what must end the task."""
+        """Calls `failed` with an exception that must end the task."""
         self._settings, self._sender, self._reporter = settings, sender, reporter
         self._secrets = secrets
         secrets.changed = self._secret_changed
@@ -108,35 +108,35 @@ class Dispatcher:
         self.snapshot = Snapshot()
         self._may_catch_up = {partition: asyncio.Event() for partition in partitions}
         self._may_fill_gaps = {partition: asyncio.Event() for partition in partitions}
-        """Set when a detached route may have room again."""
+        """Set when a detached route may have capacity again."""
         self.outstanding = 0
         self.awaited: set[int] = set()
         """Partitions that are still to be restored."""
         self.unwritable: set[int] = set()
-        """Partitions whose cursors or attempts Kafka has not taken for a while."""
+        """Partitions whose cursors or attempts could not be written for a while."""
         self.firsts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
-        """Where `penstock.matched` begins and ends, by partition, as Kafka was last heard to say."""
+        """Where `penstock.matched` begins and ends, by partition, as Kafka last reported."""
         self.forecasts: dict[int, Forecast] = {}
         """By partition, which events retention will soon remove; none where no route waits."""
         self._replays: list[Route] = []
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
-        """Routes that records name and no snapshot does, with the loop's time when they were first seen."""
+        """Routes that are in records and in no snapshot, with the loop's time when they were first seen."""
         self._waiting: dict[str, dict[int, Restored]] = {}
-        """By route and partition, what was restored for routes that may have a record nobody can read."""
+        """By route and partition, what was restored for routes whose own record may be unreadable."""
         self._matchers = {partition: EventMatcher(partition) for partition in partitions}
-        """Of the routes that read events."""
+        """By partition, the filters of the routes that read events."""
         self._unread_until: dict[int, float] = {}
-        """Partitions in which no event is read again before this time of the loop: the history could not be read."""
+        """Partitions whose events are not read again before this time of the loop: the history could not be read."""
         self._telemetry = Telemetry(self.unflushed, reporter)
         self._data_unread = metrics.DATA_UNREAD.bind()
-        self._workers = Workers(self.schedule, self._attempt, self._telemetry.has_room, failed)
+        self._workers = Workers(self.schedule, self._attempt, self._telemetry.has_capacity, failed)
         self.pump = self._workers.pump
         """Starts whatever may start."""
         self.drain = self._workers.drain
 
-    # --- routes come and go --------------------------------------------------------------------------------------
+    # --- routes --------------------------------------------------------------------------------------------------
 
     def apply(self, snapshot: Snapshot) -> None:
         """Acts by a snapshot from now on; deliveries under way see changes from their next attempt on.
@@ -154,7 +154,7 @@ class Dispatcher:
         for uid in [uid for uid in self._waiting if snapshot.has_ended(uid)]:
             self._forget(uid)
         self._reporter.ack(snapshot.version)
-        self._look_behind()
+        self._wake_catch_up()
         self.pump()
 
     def _adopt(self, route: Route) -> None:
@@ -177,13 +177,13 @@ class Dispatcher:
         self.schedule.reached(lane)  # perhaps: it may lead elsewhere now
 
     def _secret_changed(self, uid: str) -> None:
-        """A Secret that the route needs has come, or there is another reason why it does not."""
+        """A Secret that the route needs is available now, or the reason why it is not has changed."""
         lane = self.lanes.get(uid)
         if lane is None:
             return
         reason = self._secrets.lacking(lane.route)
         if reason is None and not lane.lacks_secret:
-            return  # a newer one, and nothing waited for it
+            return  # a newer version, and nothing waited for it
         lane.lacks_secret = reason is not None
         if reason is None:
             self._telemetry.released(lane.route)
@@ -194,11 +194,11 @@ class Dispatcher:
         self.pump()
 
     def replays(self) -> list[Route]:
-        """The Replays that there are now."""
+        """The current Replays."""
         return self._replays
 
     def _remove(self, uid: str) -> None:
-        """Cancels what waits; a request under way ends, and nothing follows it."""
+        """Cancels what waits; a request in flight completes, and nothing follows it."""
         lane = self.lanes.pop(uid)
         self._secrets.forget(uid)
         for job in self.schedule.close(lane):
@@ -220,10 +220,10 @@ class Dispatcher:
                 if cursor.counts is not None:
                     self._reporter.forget_replay(uid, partition)
 
-    # --- going on after a restart --------------------------------------------------------------------------------
+    # --- restore -------------------------------------------------------------------------------------------------
 
     def restore(self, partition: int, restored: Restored) -> None:
-        """Goes on where the cursors say; the snapshot must be in force."""
+        """Resumes from the cursors; the snapshot must be in force."""
         self.awaited.discard(partition)
         cursors = self.partitions[partition]
         cursors.restore(restored.tail, restored.cursors.values())
@@ -249,22 +249,24 @@ class Dispatcher:
                 self.unflushed[partition].changed(cursor, delivery)
             if payload is not None:
                 lane.payload_bytes += payload.size
-            # Where the clock on the wall was set back, what was due in a minute would be due in a year.
+            # If the wall clock was set back, what was due in a minute could be due in a year.
             seconds = min(delivery.due - wall, longest_wait(lane.route.delivery, max(delivery.attempt - 1, 0)))
             due = now + seconds if seconds > 0 else 0.0
             self.schedule.add(Job(lane, partition, cursor, delivery, None, payload, due), now)
 
     def check_logs(self, partition: int, logs: Logs, end: int) -> None:
-        """Goes on only where the events are in the topic that the cursors were written for; their partition ends at
-        `end`. Where the matched events are in another, it is read from its beginning. Raises AnotherLog."""
+        """Checks that the events are in the topic that the cursors were written for; their partition ends at `end`.
+
+        If the matched events are in another topic, it is read from its beginning. Raises AnotherLog.
+        """
         cursors = self.partitions[partition]
         if not cursors.check_logs(logs, end):
             self._start_over(cursors)
 
     async def check_event(self, partition: int, events: StoredEvents) -> None:
-        """Goes on only where the newest event that was read is still the one at its place. Raises AnotherLog.
+        """Checks that the newest event that was read is still at its offset. Raises AnotherLog.
 
-        The end of the log and its id say nothing where it has lost its end and has grown again since.
+        The end of the log and its id show nothing if it has lost its end and has grown again since.
         """
         if (known := self.partitions[partition].known) is not None:
             found = await events.record(partition, known.offset)
@@ -272,27 +274,27 @@ class Dispatcher:
                 event_log.check_known(partition, known, event_log.known(found.origin, found.fields.items()))
 
     async def check_tail(self, partition: int) -> None:
-        """Makes sure that the log is the one that the cursors were written for, before anything is read from it.
+        """Checks that the log is the one that the cursors were written for, before anything is read from it.
 
         After a power loss `penstock.matched` may be shorter than it was, and the router has written, or will write,
         the missing events again, at other offsets. No position within the log means anything then, while origins still
-        do: everything is read once more from the beginning, and the cursors drop what they have taken before.
+        do: everything is read again from the beginning, and the cursors drop what they have taken before.
         """
         cursors = self.partitions[partition]
         if not cursors.tail:
             return
         chunk = await self._matched.chunk(partition, cursors.tail - 1, cursors.tail)
         if chunk.begin >= cursors.tail:
-            return  # retention has removed the record; what follows tells what was lost with it
+            return  # retention has removed the record; the next one shows what was lost with it
         if not chunk.records or not cursors.was_last(chunk.records[0]):
             self._start_over(cursors)
 
     def _start_over(self, cursors: PartitionCursors) -> None:
         log.warning(
-            "the log of matched events is not the one that the cursors were written for; it is read from its beginning",
+            "penstock.matched is not the log that the cursors were written for; reading it from its beginning",
             partition=cursors.partition,
             tail=cursors.tail,
-            effect="what was delivered is not delivered again; nothing is lost or to be done",
+            effect="what was delivered is not delivered again; nothing is lost, and no action is needed",
         )
         cursors.start_over()
         self.recent[cursors.partition].clear()
@@ -304,13 +306,13 @@ class Dispatcher:
         for found in batch:
             cursors = self.partitions[found.partition]
             if found.offset != cursors.tail:
-                self._jump(cursors, found)
+                self._skip_removed(cursors, found)
             out = cursors.fences.shut_out(found)
             record = self._telemetry.shut_out(found, cursors.fences.in_force) if out else found
             self._sender.routed(record, self.snapshot.targets)
             if records.DATA_UNREAD in record.fields:
                 self._data_unread.inc()
-            for new in cursors.take(record, self.snapshot.routes, self._gone, self.has_room):
+            for new in cursors.take(record, self.snapshot.routes, self._gone, self.has_capacity):
                 self.begin(new)
             self.unflushed[record.partition].tail_moved(bool(record.routes))
             for uid in record.routes:
@@ -322,14 +324,14 @@ class Dispatcher:
                 self._may_fill_gaps[record.partition].set()
         self.pump()
 
-    def _jump(self, cursors: PartitionCursors, record: Matched) -> None:
-        """The tail does not go on where it was: retention has removed records, or the log has been cut off."""
+    def _skip_removed(self, cursors: PartitionCursors, record: Matched) -> None:
+        """The tail does not continue where it was: retention has removed records, or the log has lost its end."""
         if cursors.tail is not None and record.offset < cursors.tail:
             self._start_over(cursors)
         if not cursors.lacks(record):
             return
         log.warning(
-            "matched events were removed by retention before they were read; routes read the events themselves",
+            "matched events were removed by retention before they were read; reading the events themselves",
             partition=cursors.partition,
             first=cursors.tail or 0,
             last=record.offset - 1,
@@ -337,12 +339,12 @@ class Dispatcher:
         cursors.jump(record.offset, self._fed_by_matched())
 
     def _fed_by_matched(self) -> list[str]:
-        """All routes that records may be for, also those that have had none yet."""
+        """All routes that records may be for, including those that have had none yet."""
         routes = [uid for uid, route in self.snapshot.routes.items() if route.replay is None]
         return [*routes, *self.snapshot.unreadable]
 
     async def catch_up(self) -> None:
-        """Serves detached routes in each partition by itself; those that read events do not wait for those that read
+        """Serves detached routes, in each partition on its own. Those that read events do not wait for those that read
         matched events, nor the other way round. Never returns."""
         loops = ((self._serve_chunk, self._may_catch_up), (self._serve_gap, self._may_fill_gaps))
         partitions = self.partitions.values()
@@ -354,21 +356,21 @@ class Dispatcher:
         serve: Callable[[PartitionCursors], Awaitable[bool]],
         may_serve: Mapping[int, asyncio.Event],
     ) -> None:
-        """Chunk by chunk."""
+        """Serves a partition chunk by chunk. Never returns."""
         may = may_serve[cursors.partition]
         while True:
             may.clear()
             if self._workers.draining or not await serve(cursors):
                 await may.wait()
 
-    def _look_behind(self) -> None:
-        """Detached routes may have room again, in any partition, or another reason to go on."""
+    def _wake_catch_up(self) -> None:
+        """Detached routes may have capacity again, in any partition, or another reason to continue."""
         for event in (*self._may_catch_up.values(), *self._may_fill_gaps.values()):
             event.set()
 
     async def _serve_chunk(self, cursors: PartitionCursors) -> bool:
-        """Reads one chunk for the detached route whose turn it is; false if no route can take any."""
-        begin = cursors.next_chunk(self.snapshot.routes, self._has_room_for_chunk)
+        """Reads one chunk for the detached route whose turn it is; false if no route can take more."""
+        begin = cursors.next_chunk(self.snapshot.routes, self._has_capacity_for_chunk)
         if begin is None or cursors.tail is None:
             return False
         chunk = await self._read_again(cursors, begin)
@@ -381,23 +383,23 @@ class Dispatcher:
             chunk.end,
             chunk.records,
             self.snapshot.routes,
-            has_room=self.has_room,
-            has_room_for_chunk=self._has_room_for_chunk,
+            has_capacity=self.has_capacity,
+            has_capacity_for_chunk=self._has_capacity_for_chunk,
         ):
             self.begin(new)
         self.pump()
         return True
 
     async def _serve_gap(self, cursors: PartitionCursors) -> bool:
-        """Reads one chunk of events for the route whose turn it is, of those whose matched events are gone."""
+        """Reads one chunk of events for the next route whose matched events were removed."""
         partition, routes = cursors.partition, self.snapshot.routes
         if self._loop.time() < self._unread_until.get(partition, 0.0):
             return False
-        turn = cursors.next_gap(routes, self._has_room_for_chunk)
+        turn = cursors.next_gap(routes, self._has_capacity_for_chunk)
         if turn is None:
             if not cursors.in_gap():
                 self._matchers[partition].serve({})
-            self._may_catch_up[cursors.partition].set()  # some may have come to where they go on with matched events
+            self._may_catch_up[cursors.partition].set()  # some may have reached where matched events exist again
             return False
         begin, bound = turn
         end, jumps = begin + self._settings.catch_up_records, cursors.jumps
@@ -413,7 +415,7 @@ class Dispatcher:
         if chunk.begin > begin:
             edge = await self._edge(cursors)
             if edge is not None and edge.whole_from < chunk.begin:
-                self._report_lost(cursors.go_on(begin, chunk.begin, edge, self.snapshot.routes), cursors)
+                self._report_lost(cursors.continue_at_edge(begin, chunk.begin, edge, self.snapshot.routes), cursors)
                 self._may_catch_up[cursors.partition].set()
                 return True
             self._report_lost(cursors.lose(begin, chunk.begin, self.snapshot.routes), cursors)
@@ -425,12 +427,12 @@ class Dispatcher:
         see every generation that writes."""
         begin, step, seen = cursors.retained, self._settings.catch_up_records, 0
         search = EdgeSearch(cursors.fences.newest)
-        while seen < LOOKED_AHEAD:
+        while seen < LOOK_AHEAD_RECORDS:
             chunk = await self._matched.chunk(cursors.partition, begin, begin + step)
             if chunk.begin > begin and seen:
-                return await self._edge(cursors)  # retention has removed some more meanwhile
+                return await self._edge(cursors)  # retention has removed more meanwhile
             for record in chunk.records:
-                search.look_at(record)
+                search.add(record)
             seen += len(chunk.records)
             if chunk.log_end is not None:
                 return None
@@ -438,11 +440,11 @@ class Dispatcher:
         return search.found
 
     async def _fill(self, cursors: PartitionCursors, begin: int, chunk: Chunk[Matched]) -> None:
-        """A few events at a time: others have their turn in between, and what they change counts for the rest."""
+        """Takes a few events at a time: other work runs in between, and what it changes counts for the rest."""
         events, end = chunk.records, chunk.end if chunk.log_end is None else min(chunk.end, chunk.log_end)
         matcher, routes = self._matchers[cursors.partition], self.snapshot.routes
         matcher.serve({uid: routes[uid] for uid in cursors.in_gap() if uid in routes})
-        step = max(1, LOOKED_AT_ONCE // (1 + matcher.unfiled))
+        step = max(1, MATCHES_AT_ONCE // (1 + matcher.unindexed))
         for number in range(0, len(events) or 1, step):
             following = number + step
             until = events[following].origin if following < len(events) else end
@@ -452,8 +454,8 @@ class Dispatcher:
                 events[number:following],
                 self.snapshot.routes,
                 matcher=matcher,
-                has_room=self.has_room,
-                has_room_for_chunk=self._has_room_for_chunk,
+                has_capacity=self.has_capacity,
+                has_capacity_for_chunk=self._has_capacity_for_chunk,
             ):
                 self.begin(new)
             begin = until
@@ -462,7 +464,7 @@ class Dispatcher:
         self._may_catch_up[cursors.partition].set()
 
     def _hold_gaps(self, cursors: PartitionCursors, problem: HistoryProblem) -> None:
-        """Whether events are lost, or where they are, cannot be known for now: nothing is skipped."""
+        """Whether events are lost is unknown until the history can be read: nothing is skipped."""
         self._unread_until[cursors.partition] = self._loop.time() + HISTORY_SECONDS
         for uid in cursors.in_gap():
             if (lane := self.lanes.get(uid)) is not None:
@@ -478,27 +480,27 @@ class Dispatcher:
         chunk = self.recent[cursors.partition].chunk(begin, end)
         if chunk is None:
             return await self._matched.chunk(cursors.partition, begin, end)
-        await asyncio.sleep(0)  # what comes from memory must not keep everybody else waiting
+        await asyncio.sleep(0)  # reading from memory never waits, so other work has to get its turn here
         return chunk
 
     def _chunk_end(self, tail: int, begin: int) -> int:
         return min(tail, begin + self._settings.catch_up_records)
 
-    def has_room(self, cursor: Cursor) -> bool:
+    def has_capacity(self, cursor: Cursor) -> bool:
         """Whether a route can take one more delivery."""
         count = len(cursor.outstanding)
         if count >= self._settings.max_outstanding or self.lanes[cursor.route].payload_bytes > PAYLOAD_LIMIT_BYTES:
             return False
         return count < SHARE or self.outstanding < self._settings.max_outstanding_total
 
-    def _has_room_for_chunk(self, cursor: Cursor) -> bool:
-        """Room for many, not just for one: catching up in crumbs would read everything many times."""
-        return self.has_room(cursor) and len(cursor.outstanding) * 2 <= self._settings.max_outstanding
+    def _has_capacity_for_chunk(self, cursor: Cursor) -> bool:
+        """Whether it can take many more, not just one: catching up in small steps would read everything many times."""
+        return self.has_capacity(cursor) and len(cursor.outstanding) * 2 <= self._settings.max_outstanding
 
     # --- schedule ------------------------------------------------------------------------------------------------
 
     def begin(self, new: NewDelivery) -> None:
-        """A delivery that a cursor has taken waits for its turn from now on."""
+        """Schedules a delivery that a cursor has taken."""
         lane = self.lanes[new.cursor.route]
         self.outstanding += 1
         self._telemetry.metrics(lane.route).matched.inc()
@@ -508,7 +510,7 @@ class Dispatcher:
     # --- attempt -------------------------------------------------------------------------------------------------
 
     async def _attempt(self, job: Job) -> None:
-        """Makes one attempt and does what follows from it. A worker calls this when the job's turn has come."""
+        """Makes one attempt and follows up. A worker calls this when it is the job's turn."""
         lane, delivery, record, result, due = job.lane, job.delivery, job.record, None, 0.0
         if job.partition in self.unwritable and not self._telemetry.has_share(job.partition):
             self.schedule.landed(job)
@@ -517,7 +519,7 @@ class Dispatcher:
         try:
             record = record or await self._read_event(job)
             begun = self._wall_clock()
-            # While it was read the route may have changed, and with it what the route needs.
+            # While it was read the route may have changed, and with it the Secrets that it needs.
             if record is not None and not lane.lacks_secret:
                 route = lane.route
                 if delivery.attempt == 0 and delivery.stage is Stage.SUBSCRIBER:
@@ -533,7 +535,7 @@ class Dispatcher:
         finally:
             self.schedule.landed(job)
         if record is None and not due:
-            self._give_up_lost(job)
+            self._drop_lost(job)
         elif record is None or result is None:
             self._put_back(job, due)
         elif lane.gone:
@@ -543,8 +545,10 @@ class Dispatcher:
             self._follow_up(job, record, result, self._decide(job, result), begun)
 
     def _hold(self, job: Job, problem: Withheld) -> float:
-        """The delivery waits, and no attempt is counted; returns when its turn comes again. While that lasts the route
-        has a few turns at a time only, as one whose subscriber cannot be reached."""
+        """Makes the delivery wait without counting an attempt; returns when to try again.
+
+        While that lasts the route makes only a few attempts at a time, like one whose subscriber is unreachable.
+        """
         now = self._loop.time()
         if not job.lane.gone:
             if job.delivery.stage is Stage.SUBSCRIBER:
@@ -553,20 +557,20 @@ class Dispatcher:
         return now + WITHHELD_SECONDS
 
     def _put_back(self, job: Job, due: float) -> None:
-        """Its turn comes again, not before it is due, as if it had not come yet."""
+        """Schedules the job again, not before it is due; no attempt was made."""
         if job.lane.gone:
             self.memory.release(job.record)
         else:
             now = self._loop.time()
-            self._let_go(job, due - now)
+            self._release_memory(job, due - now)
             job.due = due
             self.schedule.retry(job, now)
 
     async def _read_event(self, job: Job) -> Matched | None:
-        """The event of a delivery that let go of it, or was restored; None if it is no longer retained.
+        """The event of a delivery that has released it, or was restored; None if it is no longer retained.
 
-        What stands where it was matched may be another event, or nothing, if the log has lost its end since: the
-        origin tells. The event itself is still where it was accepted, on disk since before that was acknowledged.
+        If the log has lost its end since, another event, or none, may be at the offset where it was matched: the origin
+        shows that. The event itself is still where it was accepted, on disk since before that was acknowledged.
         """
         if job.lane.route.replay is not None:
             found = await self._events.record(job.partition, job.delivery.origin)
@@ -591,7 +595,7 @@ class Dispatcher:
         return step
 
     def _note_reachability(self, lane: Lane, result: AttemptResult) -> None:
-        """A subscriber that cannot be reached must not take much from the others."""
+        """An unreachable subscriber must not take much from the others."""
         if result.unreached:
             self.schedule.unreached(lane, self._loop.time())
         elif lane.unreachable:
@@ -605,7 +609,7 @@ class Dispatcher:
         match step:
             case Done():
                 self._telemetry.write(job, record, result, begun, result="delivered")
-                self._end(job, given_up=stage is Stage.DEAD_LETTER)
+                self._end(job, failed=stage is Stage.DEAD_LETTER)
             case Retry(at):
                 self._telemetry.write(job, record, result, begun, result="retry", due=at)
                 self._wait(job, stage, job.delivery.attempt, at)
@@ -620,7 +624,7 @@ class Dispatcher:
             case Dropped(reason):
                 self._telemetry.write(job, record, result, begun, result="dropped")
                 self._telemetry.dropped(job, record, reason)
-                self._end(job, given_up=True)
+                self._end(job, failed=True)
 
     def _failure(self, job: Job, result: AttemptResult, reason: str) -> Failure:
         subscriber = job.lane.route.subscriber
@@ -634,17 +638,17 @@ class Dispatcher:
         )
 
     def _wait(self, job: Job, stage: Stage, attempt: int, due: float) -> None:
-        """Goes on in this stage, not before `due` on the wall's clock, which a successor of this task goes by."""
+        """Continues in this stage, not before `due` by the wall clock, which a successor of this task uses too."""
         now, seconds = self._loop.time(), max(0.0, due - self._wall_clock()) if due else 0.0
         delivery = job.delivery
         delivery.stage, delivery.attempt, delivery.due = stage, attempt, due
         job.due = now + seconds if seconds else 0.0
         self.unflushed[job.partition].changed(job.cursor, delivery)
-        self._let_go(job, seconds)
+        self._release_memory(job, seconds)
         self.schedule.retry(job, now)
 
-    def _let_go(self, job: Job, seconds: float) -> None:
-        """What waits for long leaves its memory to others where that is short, and is read again."""
+    def _release_memory(self, job: Job, seconds: float) -> None:
+        """Releases the event of a delivery that waits for long, if memory is short; it is read again later."""
         if job.record is not None and seconds > LONG_WAIT_SECONDS and self.memory.tight:
             self.memory.release(job.record)
             job.record = None
@@ -656,13 +660,13 @@ class Dispatcher:
         job.payload = payload
         if payload is not None:
             lane.payload_bytes += payload.size
-            unflushed.keep_payload(job.cursor.route, job.delivery.origin, stage_payloads.encode(payload))
+            unflushed.keep_payload(job.cursor.route, job.delivery.origin, encode_payload(payload))
         else:
             unflushed.drop_payload(job.cursor.route, job.delivery.origin)
 
-    def _end(self, job: Job, *, given_up: bool = False) -> None:
-        """The delivery leaves `outstanding`, whichever way it went."""
-        if given_up and job.cursor.counts is not None:
+    def _end(self, job: Job, *, failed: bool = False) -> None:
+        """The delivery has ended, whatever its outcome: it leaves `outstanding`."""
+        if failed and job.cursor.counts is not None:
             job.cursor.counts.failed += 1
             job.cursor.touch()
         if job.payload is not None:
@@ -672,21 +676,21 @@ class Dispatcher:
         self.memory.release(job.record)
         self.schedule.ended(job, self._loop.time())
         if not job.cursor.attached:
-            self._look_behind()
+            self._wake_catch_up()
 
-    def _give_up_lost(self, job: Job) -> None:
-        """Retention has removed the event while it waited."""
+    def _drop_lost(self, job: Job) -> None:
+        """Drops a delivery whose event was removed by retention while it waited."""
         if job.lane.gone:
             return
         lost = LostOrigins(job.cursor.route, job.delivery.origin, job.delivery.origin)
         self._report_lost([lost], self.partitions[job.partition])
-        self._end(job, given_up=True)
+        self._end(job, failed=True)
 
     def _report_lost(self, losses: list[LostOrigins], cursors: PartitionCursors) -> None:
         self._telemetry.lost(losses, cursors.partition, self.lanes)
 
     def longest_waiting(self) -> dict[int, int]:
-        """By partition, the oldest event that any route has waited with for longer than a delivery usually takes."""
+        """By partition, the oldest event that has waited for longer than a delivery usually takes."""
         before, found = (self._wall_clock() - WAITED_SECONDS) * 1000, dict[int, int]()
         for partition, cursors in self.partitions.items():
             if partition in self.awaited:
@@ -700,10 +704,10 @@ class Dispatcher:
                 found[partition] = min(waited)
         return found
 
-    # --- from time to time ---------------------------------------------------------------------------------------
+    # --- periodic work -------------------------------------------------------------------------------------------
 
     def collect(self, final: bool = False, only: Iterable[int] | None = None) -> dict[int, list[Entry]]:
-        """What has to be written down, by partition; of some of them only, where these are given."""
+        """What has to be written, by partition; only of those given, if any are."""
         now, found = self._loop.time(), {}
         for partition in self.unflushed if only is None else only:
             self._telemetry.collected(partition)
@@ -711,7 +715,7 @@ class Dispatcher:
         return found
 
     def each_second(self) -> None:
-        """Once a second: gauges, routes that never became known, idle workers, and lanes that were not woken."""
+        """To be called once a second: gauges, unknown routes, idle workers, and lanes that were not woken."""
         now = self._loop.time()
         for uid in [uid for uid, seen in self._unknown.items() if now - seen > UNKNOWN_SECONDS]:
             if self.snapshot.has_ended(uid):
@@ -726,11 +730,11 @@ class Dispatcher:
             if not cursors.detached:
                 self.recent[partition].clear()
         self._workers.dismiss()
-        self._look_behind()
+        self._wake_catch_up()
         self.pump()
 
 
 def unread_history(problem: HistoryProblem) -> Withheld:
-    """Why a route waits whose events may be in the history."""
-    reason = f"the history cannot be read, where its oldest events may be: {problem.what} {problem.remedy}".rstrip()
+    """Why a route waits whose events may be in the history that cannot be read."""
+    reason = f"the history cannot be read; its oldest events may be there: {problem.what} {problem.remedy}".rstrip()
     return Withheld(reason, FailureCause.HISTORY_UNAVAILABLE)

@@ -1,7 +1,9 @@
-"""The newest records of a partition, kept while some route is behind them.
+"""Events in memory: how many bytes a task holds, and the newest records for routes that are slightly behind.
 
-A route that more comes for than it can take falls behind by a little again and again; to read for it once more what
-the tail has just read would make it slower still. Whoever is further behind reads Kafka.
+`Memory` counts the records that deliveries hold; an event that does not fit is read again when it is its turn. `Recent`
+keeps the newest records of a partition while some route is behind them: a route that gets more than it can take falls
+behind by a little again and again, and reading the same records from Kafka again would make it slower still. Routes
+that are further behind read Kafka.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from penstock.kafka.random_reader import Chunk
 
 
 class Recent:
-    """A bounded number of bytes of records, one after the other without a gap."""
+    """The newest records of a partition without a gap, up to a limit of bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit, self._size = limit_bytes, 0
         self._records: list[Matched] = []
 
     def follow(self, record: Matched, behind: bool) -> None:
-        """The next record of the tail, kept if some route is behind it. The older half goes when there is no room."""
+        """Adds the next record of the tail if some route is behind it. The older half is dropped at the limit."""
         if not behind:
             self.clear()
             return
@@ -32,21 +34,18 @@ class Recent:
             del self._records[:old]
 
     def clear(self) -> None:
-        """Nobody is behind: the next record that is kept begins anew."""
+        """Drops all records: no route is behind."""
         if self._records:
             self._records, self._size = [], 0
 
     def chunk(self, begin: int, end: int) -> Chunk[Matched] | None:
-        """The records from `begin` to `end`, exclusive, which the tail has read; None where some are not here."""
+        """The records from `begin` to `end`, exclusive, which the tail has read; None if some are not in memory."""
         if not self._records or begin < self._records[0].offset:
             return None
-        return Chunk(begin, end, self._records[self._place(begin) : self._place(end)])
+        return Chunk(begin, end, self._records[self._index(begin) : self._index(end)])
 
-    def _place(self, offset: int) -> int:
+    def _index(self, offset: int) -> int:
         return bisect_left(self._records, offset, key=lambda record: record.offset)
-
-
-# How many bytes of events a task keeps in memory. What does not fit is read again when its turn comes.
 
 
 class Memory:
@@ -57,7 +56,7 @@ class Memory:
         self.held = 0
 
     def hold(self, record: Matched) -> Matched | None:
-        """The record if it may be kept, None if memory is used up."""
+        """The record if it fits, None if memory is used up."""
         if record.references == 0:
             if self.held + record.size > self._limit:
                 return None
@@ -75,5 +74,5 @@ class Memory:
 
     @property
     def tight(self) -> bool:
-        """Whether deliveries that wait should let go of their records."""
+        """Whether deliveries that wait should release their records."""
         return self.held * 2 > self._limit

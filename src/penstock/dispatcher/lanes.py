@@ -1,11 +1,15 @@
-"""Who is served next: a lane per route, lanes in turn, waiting deliveries by due time.
+"""Which delivery is attempted next: a lane per route, lanes in turn, waiting deliveries by due time.
 
-Requests under way are bounded per lane and in all; a few are granted to every lane whatever the others do, so that
-subscribers which hang can not use up the task. A lane whose route is paused, or needs a Secret that is not here, holds
-what it has; one whose route is gone lets go of it; one that cannot reach its subscriber rests between its attempts.
-With `ordering: key` a delivery of a key becomes ready when the one before it has ended.
+Requests in flight are limited per lane and in total; a few are granted to every lane whatever the others do, so that
+subscribers that hang cannot use up the task. A lane whose route is paused, or needs a Secret that is not available,
+keeps its deliveries; one whose route is gone drops them. With `ordering: key` a delivery of a key becomes ready when
+the one before it has ended.
 
-Time is the event loop's, given by the caller: it only goes forward, whatever happens to the clock on the wall.
+There is a circuit breaker: an unreachable subscriber is tried in rounds of a few deliveries, with pauses between them.
+Every delivery still gets all its attempts, and the first response closes the breaker. The limit is on what the attempts
+of all such routes together may take from the others: the more there are, the longer each pauses.
+
+Time is the event loop's, passed in by the caller: it never goes back, unlike the wall clock.
 """
 
 from __future__ import annotations
@@ -20,26 +24,22 @@ from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
 from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.matched_record import Matched
 
-# A circuit breaker: a subscriber that cannot be reached is tried in rounds of a few deliveries, with rests between.
-# Every delivery still has all its attempts, and the first answer ends it. What is bounded is what the attempts of all
-# such routes together may take from those that can be served: the more there are, the longer each rests.
-
 ATTEMPTS_PER_SECOND = 2000
-"""Of all unreachable routes of a task together."""
+"""Limit of all unreachable routes of a task together."""
 SHORT_REST_SECONDS = 0.01
 LONG_REST_SECONDS = 1.0
-"""A rest is longer only where so many are unreachable that one attempt each is too much."""
+"""A pause is longer only if so many are unreachable that one attempt each exceeds the limit."""
 
 
 def rounds(unreachable: int) -> tuple[int, float]:
-    """How many deliveries a route may start at once, and the seconds it rests then, where so many are unreachable."""
+    """How many deliveries a route may start at once, and how long it pauses then, if so many are unreachable."""
     rest = min(LONG_REST_SECONDS, SHORT_REST_SECONDS * unreachable)
     size = max(1, int(ATTEMPTS_PER_SECOND * rest / unreachable))
     return size, size * unreachable / ATTEMPTS_PER_SECOND
 
 
 GRANTED = 8
-"""Requests that a lane may have under way even when the task has as many as it may."""
+"""Requests that a lane may have in flight even when the task has reached its limit."""
 
 
 class Lane:
@@ -69,15 +69,15 @@ class Lane:
         self.waiting: set[Job] = set()
         """Those that are not due yet."""
         self.blocked: dict[tuple[int, int], deque[Job]] = {}
-        """By partition and key: who waits for the delivery before it. Present, if empty, while that one lives."""
+        """By partition and key, the deliveries that wait for the one before them. Empty while only that one is left."""
         self.payload_bytes = 0
         self.unreachable = False
         """Whether the last connection failed: the circuit breaker is open."""
         self.round = 0
-        """Requests that may be under way while it is unreachable."""
+        """Requests that may be in flight while it is unreachable."""
         self.resting = False
         self.lacks_secret = False
-        """Whether the route needs a Secret that is not here: it holds what it has until it is."""
+        """Whether the route needs a Secret that is not available: it keeps its deliveries until it is."""
 
     @property
     def open(self) -> bool:
@@ -101,7 +101,7 @@ class Job:
     cursor: Cursor
     delivery: Outstanding
     record: Matched | None = None
-    """None where memory was short: it is read again when its turn comes."""
+    """None if memory was short: it is read again when it is the job's turn."""
     payload: StagePayload | None = None
     due: float = 0.0
     """Not before this time of the event loop."""
@@ -115,17 +115,17 @@ class Schedule:
         self._max_in_flight = max_in_flight
         self._open: OrderedDict[str, Lane] = OrderedDict()
         self._held: OrderedDict[str, Lane] = OrderedDict()
-        """Lanes that could send if the task as a whole had less under way."""
+        """Lanes that could send if the task had fewer requests in flight."""
         self._waiting: list[tuple[float, int, Job]] = []
-        """By due time. Those of a lane that is gone stay until they come up, or are too many."""
+        """By due time. Those of a lane that is gone stay until they are due, or are too many."""
         self._dropped = 0
-        """How many of them that are."""
+        """How many of them belong to lanes that are gone."""
         self._resting: list[tuple[float, int, Lane]] = []
         self._unreachable: set[str] = set()
         self._sequence = itertools.count()
 
     def add(self, job: Job, now: float) -> None:
-        """A delivery begins, or is restored. Those of one key must be added in the order of their origins."""
+        """Adds a delivery that begins or is restored. Those of one key must be added in the order of their origins."""
         if job.delivery.key:
             slot = (job.partition, job.delivery.key)
             before = job.lane.blocked.get(slot)
@@ -144,7 +144,7 @@ class Schedule:
             self.refresh(job.lane)
 
     def refresh(self, lane: Lane) -> None:
-        """Looks again whether a lane may send: after it changed."""
+        """Checks again whether a lane may send, after it changed."""
         if lane.open and lane.route.uid not in self._held:
             self._open.setdefault(lane.route.uid, lane)
 
@@ -166,7 +166,7 @@ class Schedule:
         return None
 
     def landed(self, job: Job) -> None:
-        """The job's request is over; what follows is told by `retry` or `ended`."""
+        """The job's request has ended; `retry` or `ended` is called next."""
         job.lane.in_flight -= 1
         self.in_flight -= 1
         self._held.pop(job.lane.route.uid, None)
@@ -175,12 +175,12 @@ class Schedule:
             self.refresh(self._held.popitem(last=False)[1])
 
     def retry(self, job: Job, now: float) -> None:
-        """The delivery goes on, at its due time."""
+        """The delivery continues at its due time."""
         if not job.lane.gone:
             self._queue(job, now)
 
     def ended(self, job: Job, now: float) -> None:
-        """The delivery is over: the one that waited for its key is next."""
+        """The delivery has ended: the one that waited for its key is next."""
         if not job.delivery.key:
             return
         slot = (job.partition, job.delivery.key)
@@ -191,7 +191,7 @@ class Schedule:
             job.lane.blocked.pop(slot, None)
 
     def unreached(self, lane: Lane, now: float) -> None:
-        """No connection: the lane rests, and goes on with a few at a time until there is one."""
+        """No connection: the lane pauses, then makes a few attempts at a time until there is one."""
         if lane.gone or lane.resting:
             return
         self._unreachable.add(lane.route.uid)
@@ -201,13 +201,13 @@ class Schedule:
         heapq.heappush(self._resting, (now + rest, next(self._sequence), lane))
 
     def reached(self, lane: Lane) -> None:
-        """The subscriber answers again."""
+        """The subscriber responds again."""
         self._unreachable.discard(lane.route.uid)
         lane.unreachable = False
         self.refresh(lane)
 
     def due(self, now: float) -> int:
-        """Makes ready what has come due, and wakes lanes that have rested; returns how many deliveries came due."""
+        """Makes due deliveries ready, and wakes lanes whose pause is over; returns how many deliveries were due."""
         while self._resting and self._resting[0][0] <= now:
             lane = heapq.heappop(self._resting)[2]
             lane.resting = False
@@ -226,7 +226,7 @@ class Schedule:
 
     @property
     def next_due(self) -> float | None:
-        """When something comes due next."""
+        """When something is due next."""
         while self._waiting and self._waiting[0][2].lane.gone:
             heapq.heappop(self._waiting)
             self._dropped -= 1
@@ -234,7 +234,7 @@ class Schedule:
         return min(heads) if heads else None
 
     def close(self, lane: Lane) -> list[Job]:
-        """The route is gone: its lane lets go of everything that is not under way."""
+        """The route is gone: its lane drops everything that is not in flight."""
         lane.gone = True
         self._unreachable.discard(lane.route.uid)
         self._open.pop(lane.route.uid, None)

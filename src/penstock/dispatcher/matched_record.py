@@ -1,6 +1,8 @@
-"""A record of `penstock.matched`: an event, the routes it is for, and where in `penstock.events` it came from.
+"""A record of `penstock.matched`: an event, the routes it is for, and its offset in `penstock.events`.
 
-A record that cannot be read is no reason to stop: it is reported and passed over.
+A record that cannot be read is reported and skipped. An event's HTTP headers are made straight from its stored ones, as
+bytes, without building an event in between. They are the same headers as `penstock.events.http.to_binary` makes for an
+event in binary mode; a test compares both.
 """
 
 from __future__ import annotations
@@ -12,24 +14,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.contract import records
-from penstock.contract import records as headers
 from penstock.contract.records import Unreadable
-from penstock.events import http
-from penstock.events import kafka_binding as kafka
+from penstock.events import http, kafka_binding
 from penstock.events.attributes import TTL
 from penstock.events.event import REQUIRED, CloudEvent, MalformedEvent
 from penstock.events.memo import Memo
 from penstock.kafka.tail import Decoder
 from penstock.observability import trace
 
-# An event's HTTP headers made straight from its stored ones, as bytes: no event is built only to be taken apart
-# again. The same headers as `penstock.events.http.to_binary` gives for an event that it puts in binary mode; a test
-# holds both against each other.
-
 Fields = Mapping[str, bytes | None]
 
-_REQUIRED = tuple(kafka.PREFIX + name for name in REQUIRED)
-_TTL = kafka.PREFIX + TTL
+_REQUIRED = tuple(kafka_binding.PREFIX + name for name in REQUIRED)
+_TTL = kafka_binding.PREFIX + TTL
 _LINES = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*")
 _VISIBLE = bytes([9, *range(0x20, 0x7F)])
 _UNENCODED = http.UNENCODED.encode()
@@ -42,14 +38,14 @@ class _Opening(NamedTuple):
 
     text: bytes
     plain: bytes
-    """Values of these bytes alone, which is most of them, are sent as they are; others are looked at."""
+    """Values of these bytes only, which is most of them, are sent as they are; others are checked."""
 
 
 def event_lines(fields: Fields, with_ttl: bool) -> bytes:
     """Header lines of the event in binary mode, and what travels along with it. Raises MalformedEvent or ValueError."""
     for name in _REQUIRED:
         if not fields.get(name):
-            raise MalformedEvent(f"attribute {name[len(kafka.PREFIX) :]!r} is missing")
+            raise MalformedEvent(f"attribute {name[len(kafka_binding.PREFIX) :]!r} is missing")
     parts: list[bytes] = []
     for name, raw in fields.items():
         if raw is None or (opening := _OPENINGS[name]) is None or (name == _TTL and not with_ttl):
@@ -63,18 +59,18 @@ def event_lines(fields: Fields, with_ttl: bool) -> bytes:
 
 def _line(name: str, opening: bytes, value: bytes) -> bytes:
     """The line of a value that may have to be encoded. Raises ValueError where it cannot be sent."""
-    if name.startswith(kafka.PREFIX):
+    if name.startswith(kafka_binding.PREFIX):
         value = http.encoded(value.decode()).encode()
-    elif name == kafka.CONTENT_TYPE:
+    elif name == kafka_binding.CONTENT_TYPE:
         value.decode()
     return _checked(b"%b%b\r\n" % (opening, value), 1)
 
 
 def _opening(name: str) -> _Opening | None:
     """None where the header is not for the subscriber. Raises ValueError for a name that HTTP does not allow."""
-    if name.startswith(kafka.PREFIX):
-        return _opening_of(f"{http.PREFIX}{name[len(kafka.PREFIX) :]}", _UNENCODED)
-    if name == kafka.CONTENT_TYPE:
+    if name.startswith(kafka_binding.PREFIX):
+        return _opening_of(f"{http.PREFIX}{name[len(kafka_binding.PREFIX) :]}", _UNENCODED)
+    if name == kafka_binding.CONTENT_TYPE:
         return _opening_of(http.CONTENT_TYPE, _VISIBLE)
     if name.startswith(records.PASSED):
         passed = name[len(records.PASSED) :]
@@ -92,8 +88,8 @@ _OPENINGS = Memo(_opening)
 
 
 def holds_event(fields: Fields) -> bool:
-    """Whether the data claim to be an event themselves, so that binary mode would pass them off as the event sent."""
-    kind = fields.get(kafka.CONTENT_TYPE)
+    """Whether the data's content type is one of an event, so that receivers would take the data for the event sent."""
+    kind = fields.get(kafka_binding.CONTENT_TYPE)
     return kind is not None and _CLAIMING[kind]
 
 
@@ -113,21 +109,21 @@ def _checked(lines: bytes, count: int) -> bytes:
     return lines
 
 
-KEY_HEADER = kafka.PREFIX + "partitionkey"
+KEY_HEADER = kafka_binding.PREFIX + "partitionkey"
 OVERHEAD_BYTES = 512
 """What a record in memory takes besides its data and its headers, roughly."""
 HEADER_BYTES = 128
 """What a header takes besides its value: its name, and both as Python objects."""
 
-OFTEN_BYTES = 4096
-"""Lists of routes longer than this are not worth remembering."""
+CACHED_BYTES = 4096
+"""Lists of routes longer than this are not cached."""
 
 OFFSET_DIGITS = 18
-"""Digits of the largest offset: what has more would not fit where offsets are kept."""
+"""Digits of the largest offset; a longer number would not fit where offsets are stored."""
 
-_ORIGIN, _ROUTES = headers.ORIGIN, headers.ROUTES
-_IDENTITY = (kafka.PREFIX + "id", kafka.PREFIX + "source", kafka.PREFIX + "type")
-_NOT_LOOKED_AT = "not looked at"
+_ORIGIN, _ROUTES = records.ORIGIN, records.ROUTES
+_IDENTITY = (kafka_binding.PREFIX + "id", kafka_binding.PREFIX + "source", kafka_binding.PREFIX + "type")
+_NOT_PARSED = "not parsed"
 
 RawHeaders = Sequence[tuple[str, bytes | None]]
 
@@ -175,13 +171,13 @@ class Matched:
         self._identity: tuple[str, str, str] | None = None
         self._lines: bytes | None = None
         self._lines_with_ttl: bytes | None = None
-        self._parent: str | None = _NOT_LOOKED_AT
+        self._parent: str | None = _NOT_PARSED
 
     @property
     def event(self) -> CloudEvent:
         """The event as it was accepted. Raises MalformedEvent if something else than penstock wrote the record."""
         if self._event is None:
-            self._event = kafka.from_headers(self.fields.items(), self.value)
+            self._event = kafka_binding.from_headers(self.fields.items(), self.value)
         return self._event
 
     @property
@@ -194,9 +190,9 @@ class Matched:
 
     @property
     def parent(self) -> str | None:
-        """The trace context that the event came with."""
-        if self._parent is _NOT_LOOKED_AT:
-            self._parent = trace.parse(self.header(headers.TRACE))
+        """The trace context of the event."""
+        if self._parent is _NOT_PARSED:
+            self._parent = trace.parse(self.header(records.TRACE))
         return self._parent
 
     def lines(self, with_ttl: bool) -> bytes:
@@ -209,8 +205,8 @@ class Matched:
             self._lines = event_lines(self.fields, False)
         return self._lines
 
-    def for_nobody(self) -> Matched:
-        """The same record for no route: one that does not count, at its place in the log."""
+    def without_routes(self) -> Matched:
+        """The same record without routes: one that is ignored, at its offset in the log."""
         return Matched(self.partition, self.offset, self.at, self.origin, routes=(), raw=self.fields, value=self.value)
 
     def header(self, name: str) -> str | None:
@@ -227,13 +223,13 @@ class Matched:
         return (int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest()) >> 11) or 1
 
 
-def passed_over(partition: int, offset: int) -> Matched:
-    """Stands for a record that cannot be read: it is for no route, and the gap is not taken for a loss."""
+def unreadable(partition: int, offset: int) -> Matched:
+    """In place of a record that cannot be read: it has no routes, and the gap is not treated as a loss."""
     return Matched(partition, offset, 0, -1, routes=(), raw=(), value=None)
 
 
 def of_event(partition: int, origin: int, at: int, raw: RawHeaders | None, value: bytes | None) -> Matched:
-    """An event as it was accepted, read at its place in `penstock.events`; it names no routes."""
+    """An event as it was accepted, read at its offset in `penstock.events`; without routes."""
     return Matched(partition, origin, at, origin, routes=(), raw=raw or (), value=value)
 
 
@@ -246,23 +242,23 @@ def read(partition: int, offset: int, at: int, raw: RawHeaders | None, value: by
     if origin is None or not origin.isdigit() or len(origin) > OFFSET_DIGITS:
         raise Unreadable(f"{_ORIGIN} is {origin!r}, not an offset")
     joined = routes or b""
-    named = _often_named(joined) if len(joined) <= OFTEN_BYTES else _named(joined)
+    named = _cached_names(joined) if len(joined) <= CACHED_BYTES else _names(joined)
     return Matched(partition, offset, at, int(origin), routes=named, raw=fields, value=value)
 
 
-def _named(routes: bytes) -> tuple[str, ...]:
+def _names(routes: bytes) -> tuple[str, ...]:
     try:
         text = routes.decode()
     except UnicodeDecodeError as error:
         raise Unreadable(f"{_ROUTES} is not text") from error
-    # A route is named once even if the router should name it twice.
+    # A route is listed once even if the router listed it twice.
     return tuple(dict.fromkeys(text.split(","))) if text else ()
 
 
-_often_named = lru_cache(maxsize=1024)(_named)
-"""The same few lists of routes come again and again."""
+_cached_names = lru_cache(maxsize=1024)(_names)
+"""The same few lists of routes are repeated again and again."""
 
-DECODER = Decoder(read, passed_over)
+DECODER = Decoder(read, unreadable)
 """How the topic is read."""
-EVENT_DECODER = Decoder(of_event, passed_over)
+EVENT_DECODER = Decoder(of_event, unreadable)
 """How `penstock.events` is read, by the dispatcher."""

@@ -1,8 +1,12 @@
-"""The Secrets that routes need, kept while a route needs them.
+"""The Secrets that routes need: a cache of them, and the signatures made with them.
 
-A route begins to send when all of its Secrets are here, so that an attempt never waits for one and never goes without.
-The control plane tells which version there is; another one is read anew, and until it is here the one before holds.
-Where the control plane finds none of use, what was read is forgotten.
+A route begins to send when all of its Secrets are cached, so that an attempt never waits for one and is never made
+without. Routes carry the version of each Secret: a new version is read from the Kubernetes API, and the former one is
+used until then. If a route says that there is no valid Secret, the cached one is dropped.
+
+Deliveries are signed as Standard Webhooks defines it: the body, with an id and the time of the attempt. The id is that
+of the event as this route sends it: the same for every attempt, so that a receiver recognizes a repeat, and different
+for each route.
 """
 
 from __future__ import annotations
@@ -28,11 +32,14 @@ from penstock.runtime.rate_limit import pause_after
 from penstock.settings import Settings
 from penstock.web.tls_clients import ClientCertificate
 
-# Asks the Kubernetes API for a Secret, with the credentials that deliveries get their tokens by.
+log = structlog.get_logger()
+
+RETRY_SECONDS = (1.0, 15.0)
+"""First and longest pause before a Secret is read again."""
 
 
-class SecretPlace(NamedTuple):
-    """Which Secret."""
+class SecretName(NamedTuple):
+    """Namespace and name of a Secret."""
 
     namespace: str
     name: str
@@ -41,184 +48,179 @@ class SecretPlace(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-class NoSecret(Exception):  # it is asked for again
-    """The Secret cannot be had, or is of no use; the text says why."""
+class NoSecret(Exception):  # it is read again later
+    """The Secret cannot be read or is invalid; the text says why."""
 
 
 class SecretRequests:
-    """A connection to the API, made when the first Secret is needed."""
+    """Reads Secrets from the Kubernetes API; connects when the first one is needed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._client: httpx2.AsyncClient | None = None
 
-    async def __call__(self, place: SecretPlace) -> dict[str, bytes]:
-        """What the Secret holds. Raises NoSecret."""
+    async def __call__(self, name: SecretName) -> dict[str, bytes]:
+        """The data of the Secret. Raises NoSecret."""
         try:
-            path = api_path("v1", "secrets", place.namespace, place.name)
+            path = api_path("v1", "secrets", name.namespace, name.name)
             if self._client is None:
                 self._client = api_client(self._settings)
-            answer = await self._client.get(path)
-            if answer.status_code >= 300:
-                raise NoSecret(f"the Secret {place} cannot be read: {message_of(answer)}")
-            return content_of(answer.json())
+            response = await self._client.get(path)
+            if response.status_code >= 300:
+                raise NoSecret(f"the Secret {name} cannot be read: {message_of(response)}")
+            return content_of(response.json())
         except (NoAccess, NotASegment, httpx2.HTTPError) as error:
-            raise NoSecret(f"the Secret {place} cannot be read: {error or type(error).__name__}") from error
+            raise NoSecret(f"the Secret {name} cannot be read: {error or type(error).__name__}") from error
         except (ValueError, TypeError, AttributeError) as error:
-            # What could not be read is not shown: it may be the Secret.
-            problem = str(error) if isinstance(error, MalformedSecret) else "the answer of the API is none"
-            raise NoSecret(f"the Secret {place} cannot be read: {problem}") from None
+            # The text of other errors is not shown: it may quote the Secret.
+            problem = str(error) if isinstance(error, MalformedSecret) else "invalid response of the API"
+            raise NoSecret(f"the Secret {name} cannot be read: {problem}") from None
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Closes its connections."""
         if self._client is not None:
             await self._client.aclose()
 
 
-log = structlog.get_logger()
-
-AGAIN_SECONDS = (1.0, 15.0)
-"""First and longest pause before a Secret is asked for again."""
-
-Ask = Callable[[SecretPlace], Awaitable[dict[str, bytes]]]
+Read = Callable[[SecretName], Awaitable[dict[str, bytes]]]
 Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[Any]]
-"""Begins work that belongs to somebody who ends when it fails."""
+"""Starts work whose failure ends the component."""
 Changed = Callable[[str], None]
-"""Told the uid of a route that may send now, or the reason why it may not has changed."""
+"""Called with the uid of a route that may send now, or whose reason not to has changed."""
 
 
-class _Kept:
-    """One Secret, for one purpose."""
+class _CachedSecret:
+    """One Secret, for one use."""
 
     def __init__(self, read: Callable[[Mapping[str, bytes]], Any]) -> None:
         self.read = read
         self.routes: dict[str, str] = {}
-        """Who needs it, and in which version; empty: none of use is known."""
+        """The routes that need it, with the version that each names; empty: there is no valid one."""
         self.wanted = ""
         self.version = ""
-        """Of what is here; empty: nothing is."""
+        """The version that is cached; empty: none."""
         self.value: Any = None
         self.failure = ""
         self.asking: asyncio.Task[Any] | None = None
 
 
-class KeptSecrets:
-    """All Secrets of a task."""
+class SecretCache:
+    """The Secrets of all routes of a task."""
 
-    def __init__(self, ask: Ask, start: Start) -> None:
-        self._ask, self._start = ask, start
+    def __init__(self, read: Read, start: Start) -> None:
+        self._read_secret, self._start = read, start
         self.changed: Changed = lambda _: None
-        self._kept: dict[tuple[str, SecretPlace], _Kept] = {}
-        self._of_route: dict[str, list[tuple[str, SecretPlace]]] = {}
+        self._cached: dict[tuple[str, SecretName], _CachedSecret] = {}
+        self._of_route: dict[str, list[tuple[str, SecretName]]] = {}
 
     def follow(self, route: Route) -> None:
-        """The route is as given from now on."""
+        """Caches what the route, as given now, needs."""
         uses = list(_uses(route))
         before = self._of_route.get(route.uid, [])
         if not uses and not before:
             return
-        self._let_go(route.uid, [use for use, _, _ in uses])
+        self._release(route.uid, [use for use, _, _ in uses])
         if uses:
             self._of_route[route.uid] = [use for use, _, _ in uses]
         for use, secret, read in uses:
-            kept = self._kept.get(use)
-            if kept is None:
-                kept = self._kept[use] = _Kept(read)
-            kept.routes[route.uid] = secret.version
-            self._want(use[1], kept, secret.version)
+            cached = self._cached.get(use)
+            if cached is None:
+                cached = self._cached[use] = _CachedSecret(read)
+            cached.routes[route.uid] = secret.version
+            self._want(use[1], cached, secret.version)
 
     def forget(self, uid: str) -> None:
         """The route is gone."""
         if uid in self._of_route:
-            self._let_go(uid, [])
+            self._release(uid, [])
 
     def lacking(self, route: Route) -> str | None:
-        """Why the route may not send; None: it may. Empty: that is being found out."""
+        """Why the route may not send; None: it may; empty: its Secrets are still being read."""
         for use in self._of_route.get(route.uid, ()):
-            kept = self._kept[use]
-            if not kept.routes[route.uid]:
+            cached = self._cached[use]
+            if not cached.routes[route.uid]:
                 return f"the Secret {use[1]} is missing or malformed"
-            if not kept.version:
-                return kept.failure
+            if not cached.version:
+                return cached.failure
         return None
 
     def signing(self, route: Route) -> SigningKeys | None:
-        """What the route's deliveries are signed with; None where it is not here."""
+        """The keys that sign the route's deliveries; None where they are not cached."""
         keys: SigningKeys | None = self._value(SIGNING, route.namespace, route.signing)
         return keys
 
     def certificate(self, route: Route) -> ClientCertificate | None:
-        """What the route shows over TLS; None where it is not here."""
-        found: ClientCertificate | None = self._value(SHOWING, route.namespace, route.client_certificate)
+        """The route's client certificate for TLS; None where it is not cached."""
+        found: ClientCertificate | None = self._value(CLIENT_CERTIFICATE, route.namespace, route.client_certificate)
         return found
 
     def _value(self, use: str, namespace: str, secret: SecretVersion | None) -> Any:
-        kept = None if secret is None else self._kept.get((use, SecretPlace(namespace, secret.name)))
-        return None if kept is None or not kept.version else kept.value
+        cached = None if secret is None else self._cached.get((use, SecretName(namespace, secret.name)))
+        return None if cached is None or not cached.version else cached.value
 
-    def _want(self, place: SecretPlace, kept: _Kept, version: str) -> None:
+    def _want(self, name: SecretName, cached: _CachedSecret, version: str) -> None:
         if version:
-            kept.wanted = version
-        elif not any(kept.routes.values()):
-            kept.wanted = kept.version = kept.failure = ""
-            kept.value = None
-        if version and kept.version != version and (kept.asking is None or kept.asking.done()):
-            kept.asking = self._start(self._read(place, kept), f"Secret {place}")
+            cached.wanted = version
+        elif not any(cached.routes.values()):
+            cached.wanted = cached.version = cached.failure = ""
+            cached.value = None
+        if version and cached.version != version and (cached.asking is None or cached.asking.done()):
+            cached.asking = self._start(self._read(name, cached), f"Secret {name}")
 
-    async def _read(self, place: SecretPlace, kept: _Kept) -> None:
-        """Until what is here is what is wanted, or nothing is."""
+    async def _read(self, name: SecretName, cached: _CachedSecret) -> None:
+        """Reads until the wanted version is cached, or none is wanted any more."""
         failures = 0
-        while kept.routes and kept.wanted and kept.version != kept.wanted:
-            wanted = kept.wanted
+        while cached.routes and cached.wanted and cached.version != cached.wanted:
+            wanted = cached.wanted
             try:
-                value = self._understood(place, kept, await self._ask(place))
+                value = self._parse(name, cached, await self._read_secret(name))
             except NoSecret as problem:
                 failures += 1
-                await self._failed(place, kept, str(problem), failures)
+                await self._failed(name, cached, str(problem), failures)
                 continue
-            if kept.wanted == wanted:
-                kept.version, kept.value, kept.failure = wanted, value, ""
-                self._tell(kept)
+            if cached.wanted == wanted:
+                cached.version, cached.value, cached.failure = wanted, value, ""
+                self._notify(cached)
 
-    def _understood(self, place: SecretPlace, kept: _Kept, content: Mapping[str, bytes]) -> Any:
+    def _parse(self, name: SecretName, cached: _CachedSecret, content: Mapping[str, bytes]) -> Any:
         try:
-            return kept.read(content)
+            return cached.read(content)
         except MalformedSecret as problem:
-            raise NoSecret(f"the Secret {place} cannot be used: {problem}") from None
+            raise NoSecret(f"the Secret {name} cannot be used: {problem}") from None
 
-    async def _failed(self, place: SecretPlace, kept: _Kept, problem: str, failures: int) -> None:
+    async def _failed(self, name: SecretName, cached: _CachedSecret, problem: str, failures: int) -> None:
         if failures == 1:
-            log.warning("a Secret that deliveries need cannot be used", secret=str(place), problem=problem)
-        kept.failure = problem
-        if not kept.version:
-            self._tell(kept)
-        await asyncio.sleep(pause_after(failures, *AGAIN_SECONDS))
+            log.warning("a Secret that deliveries need cannot be used", secret=str(name), problem=problem)
+        cached.failure = problem
+        if not cached.version:
+            self._notify(cached)
+        await asyncio.sleep(pause_after(failures, *RETRY_SECONDS))
 
-    def _tell(self, kept: _Kept) -> None:
-        for uid in tuple(kept.routes):
+    def _notify(self, cached: _CachedSecret) -> None:
+        for uid in tuple(cached.routes):
             self.changed(uid)
 
-    def _let_go(self, uid: str, needed: list[tuple[str, SecretPlace]]) -> None:
+    def _release(self, uid: str, needed: list[tuple[str, SecretName]]) -> None:
         for use in self._of_route.pop(uid, []):
             if use in needed:
                 continue
-            kept = self._kept[use]
-            kept.routes.pop(uid, None)
-            if not kept.routes:
-                del self._kept[use]
+            cached = self._cached[use]
+            cached.routes.pop(uid, None)
+            if not cached.routes:
+                del self._cached[use]
 
 
-SIGNING, SHOWING = "signing", "client certificate"
+SIGNING, CLIENT_CERTIFICATE = "signing", "client certificate"
 
-_Use = tuple[tuple[str, SecretPlace], SecretVersion, Callable[[Mapping[str, bytes]], Any]]
+_Use = tuple[tuple[str, SecretName], SecretVersion, Callable[[Mapping[str, bytes]], Any]]
 
 
 def _uses(route: Route) -> Iterator[_Use]:
     if route.signing is not None:
-        yield (SIGNING, SecretPlace(route.namespace, route.signing.name)), route.signing, signing_keys
+        yield (SIGNING, SecretName(route.namespace, route.signing.name)), route.signing, signing_keys
     if route.client_certificate is not None:
         secret = route.client_certificate
-        yield (SHOWING, SecretPlace(route.namespace, secret.name)), secret, _certificate
+        yield (CLIENT_CERTIFICATE, SecretName(route.namespace, secret.name)), secret, _certificate
 
 
 def _certificate(content: Mapping[str, bytes]) -> ClientCertificate:
@@ -229,27 +231,23 @@ def _certificate(content: Mapping[str, bytes]) -> ClientCertificate:
         raise MalformedSecret(str(error)) from None
 
 
-# Signatures of deliveries by the rules of Standard Webhooks: who was given the secret can tell who sent it. What is
-# signed is the body, with an id and the time of the attempt. The id is that of the event as this route sends it: the
-# same for every attempt, so that a receiver that has seen it before knows it again, and another for another route.
-
 ID_BYTES = 20
 
 
 def message_id(route: Route, stage: Stage, record: Matched, payload: StagePayload | None) -> str:
-    """What a receiver knows a delivery by that it may get more than once."""
+    """The id by which a receiver recognizes a delivery that it gets more than once."""
     ident, source, _ = record.identity
     if stage is Stage.REPLY and payload is not None:
         ident, source = payload.reply.id, payload.reply.source
     parts = (route.uid, STAGE_NAMES[stage], source, ident)
-    # Their lengths keep apart what only looks alike when put together.
+    # The lengths make the concatenation unambiguous.
     joined = "".join(f"{len(part)}:{part}" for part in parts)
     digest = hashlib.sha256(joined.encode("utf-8", "surrogatepass")).digest()[:ID_BYTES]
     return "msg_" + base64.b32encode(digest).decode().lower()
 
 
 def signature_lines(keys: SigningKeys, ident: str, timestamp: int, body: bytes) -> bytes:
-    """The header lines, with a signature for each of the keys in force."""
+    """The header lines, with a signature for each key."""
     signed = b"%b.%d.%b" % (ident.encode(), timestamp, body)
     signatures = [b"v1," + base64.b64encode(hmac.digest(key, signed, "sha256")) for key in keys]
     return b"webhook-id: %b\r\nwebhook-timestamp: %d\r\nwebhook-signature: %b\r\n" % (

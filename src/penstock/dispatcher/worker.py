@@ -1,6 +1,6 @@
-"""A dispatcher task inside a Spark Python worker: finds its partitions, listens for the stop sign, runs the task.
+"""A dispatcher task inside a Spark Python worker: finds its partitions, waits for the stop record, runs the task.
 
-The stop sign is a record in `penstock.reports` with a key of this run, which reaches a worker wherever Spark put it.
+The stop record is in `penstock.reports`, with a key of this run, and so reaches a worker wherever Spark runs it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.observability.logs import configure_logging
 from penstock.observability.remote_metrics import KeptLines, Outbox
 from penstock.runtime.lifecycle import first, settle_garbage
 from penstock.runtime.rate_limit import pause_after
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -35,7 +35,6 @@ log = structlog.get_logger()
 ASK_SECONDS = 5.0
 PAUSE_SECONDS = (0.1, 2.0)
 """First and longest pause before Kafka is asked for the topic again."""
-"""Before the topic is looked for again, the last one from then on."""
 
 
 def serve(run: str, values: dict[str, Any], environment: dict[str, str], indices: Iterable[int]) -> None:
@@ -45,7 +44,7 @@ def serve(run: str, values: dict[str, Any], environment: dict[str, str], indices
     record_metrics(settings.metrics)
     if settings.on_cluster:
         os.environ.update(environment)
-        outbox = _far_away(level)
+        outbox = _report_remotely(level)
     else:
         outbox = None
         configure_logging("dispatcher", level, settings.data_dir / "logs" / "dispatcher.log")
@@ -55,32 +54,32 @@ def serve(run: str, values: dict[str, Any], environment: dict[str, str], indices
             runner.run(_run(run, settings, index, outbox))
 
 
-def _far_away(level: str) -> Outbox:
-    """Nothing of the pipeline's disk is here: the log goes to the executor's own, numbers and warnings to Kafka."""
+def _report_remotely(level: str) -> Outbox:
+    """For a task on another machine: logs to the executor's own log, and sends metrics and warnings to Kafka."""
     outbox = send_metrics()
     configure_logging("dispatcher", level)
     root = logging.getLogger()
-    kept = KeptLines(outbox)
-    kept.setFormatter(root.handlers[0].formatter)
-    root.addHandler(kept)
+    forwarded = KeptLines(outbox)
+    forwarded.setFormatter(root.handlers[0].formatter)
+    root.addHandler(forwarded)
     return outbox
 
 
 async def _run(run: str, settings: Settings, index: int, outbox: Outbox | None) -> None:
-    stop, owner = asyncio.Event(), Owner()
+    stop, scope = asyncio.Event(), TaskScope()
     reporter = None
     if outbox is not None:
-        reporter = TaskReporter(settings, run, f"dispatcher-{index}", outbox, owner.fail)
+        reporter = TaskReporter(settings, run, f"dispatcher-{index}", outbox, scope.fail)
     sign = stop_key(run)
 
     def apply(key: str, value: bytes | None) -> None:
         if key == sign and value is not None:
-            owner.hand_over(stop.set)
+            scope.hand_over(stop.set)
 
-    follower = TableFollower(settings, topics.REPORTS, apply, lambda: None, owner.fail)
+    follower = TableFollower(settings, topics.REPORTS, apply, lambda: None, scope.fail)
     follower.start()
     try:
-        await first(_deliver(settings, index, stop), owner.failed())
+        await first(_deliver(settings, index, stop), scope.failed())
     finally:
         await asyncio.to_thread(follower.stop)
         if reporter is not None:
@@ -97,7 +96,7 @@ async def _deliver(settings: Settings, index: int, stop: asyncio.Event) -> None:
 
 
 async def _partitions(admin: TopicAdmin, topic: str, stop: asyncio.Event) -> range:
-    """The partitions there really are: their number is fixed when the topic is created. None if told to stop before."""
+    """The partitions of a topic, once it exists; none if the task is stopped before."""
     for failures in itertools.count(1):
         try:
             count = (await asyncio.to_thread(admin.partitions, ASK_SECONDS)).get(topic, 0)

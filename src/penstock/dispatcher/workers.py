@@ -1,4 +1,4 @@
-"""The tasks that make attempts: used again while there is work, woken by a timer when something comes due."""
+"""The asyncio tasks that make attempts: reused while there is work, woken by a timer when a delivery is due."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.dispatcher.lanes import Job, Schedule
 
 log = structlog.get_logger()
 
-BROKEN_OFF_SECONDS = 1.0
+AFTER_DEFECT_SECONDS = 1.0
 
 
 class Workers:
@@ -24,14 +24,14 @@ class Workers:
         may_start: Callable[[], bool],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Calls `failed` with what keeps jobs from being started: whoever owns the schedule must end with it."""
+        """Calls `failed` with an exception that keeps jobs from being started: the owner of the schedule must end."""
         self._schedule, self._run, self._may_start, self._failed = schedule, run, may_start, failed
         self.draining = False
         self._workers: set[asyncio.Task[None]] = set()
         self._parked: list[asyncio.Future[Job | None]] = []
-        """Workers that wait for a job; the one that came last is the first to get one."""
+        """Workers that wait for a job; the last one to wait is the first to get one."""
         self._timer: asyncio.Handle | None = None
-        """No TimerHandle: uvloop makes a plain one of a call that is due at once."""
+        """Not a TimerHandle: uvloop returns a plain Handle for a call that is due at once."""
         self._timer_at = 0.0
         self._loop = asyncio.get_running_loop()
 
@@ -58,9 +58,9 @@ class Workers:
             if self._timer_at <= when:
                 return
             self._timer.cancel()
-        self._timer, self._timer_at = self._loop.call_at(when, self._come_due), when
+        self._timer, self._timer_at = self._loop.call_at(when, self._run_due), when
 
-    def _come_due(self) -> None:
+    def _run_due(self) -> None:
         self._timer = None
         try:
             # uvloop counts milliseconds: a timer may fire that much before its time.
@@ -71,7 +71,7 @@ class Workers:
             self._failed(error)
 
     async def _work(self, first: Job) -> None:
-        """Runs one job after another, and waits a while for more: waking a task costs less than making one."""
+        """Runs one job after another, and waits for more: waking a task costs less than creating one."""
         worker = asyncio.current_task()
         job: Job | None = first
         try:
@@ -79,10 +79,12 @@ class Workers:
                 try:
                     await self._run(job)
                 except Exception:
-                    # A defect of ours must not eat the delivery: it stays outstanding and is tried again.
-                    log.exception("an attempt broke off", route=job.lane.route.uid, origin=job.delivery.origin)
+                    # A defect of ours must not lose the delivery: it stays outstanding and is retried.
+                    log.exception(
+                        "an attempt failed unexpectedly", route=job.lane.route.uid, origin=job.delivery.origin
+                    )
                     now = self._loop.time()
-                    job.due = now + BROKEN_OFF_SECONDS
+                    job.due = now + AFTER_DEFECT_SECONDS
                     self._schedule.retry(job, now)
                 job = self._next()
                 if job is None and not self.draining:
@@ -103,7 +105,7 @@ class Workers:
             self._parked.pop().set_result(None)
 
     async def drain(self, seconds: float) -> None:
-        """Starts nothing more and waits for what is under way; what is not over then will be repeated."""
+        """Starts nothing more and waits for attempts in flight; those that do not end in time will be repeated."""
         self.draining = True
         self.dismiss()
         if self._timer is not None:

@@ -71,7 +71,7 @@ def check_event(attributes: Mapping[str, str]) -> None:
         raise MalformedEvent("attribute 'subject' is empty; leave it out where there is none")
     if (time := attributes.get("time")) is not None and not _is_time(time):
         raise MalformedEvent(
-            f"attribute 'time' is {shown(time)}, which is no RFC 3339 time such as 2026-01-31T12:00:00Z"
+            f"attribute 'time' is {shown(time)}, which is not an RFC 3339 time such as 2026-01-31T12:00:00Z"
         )
     kind = attributes.get("datacontenttype")
     if kind is not None and media_type.parse(kind) is None:
@@ -111,9 +111,8 @@ def _is_time(text: str) -> bool:
     return True
 
 
-# The attributes a Broker gives to every event that enters it: arrival time, and the limit on loops. An event that
-# comes back into a Broker as a reply has one life less; one that has none left is refused. Whoever puts an event into
-# a Broker applies these, be it the ingress or a reply.
+# The attributes that a Broker sets on every event that enters it, from the ingress or as a reply: arrival time, and the
+# TTL, which limits loops. Each time an event re-enters a Broker its TTL decreases; at 0 the event is refused.
 
 ARRIVAL_TIME = "knativearrivaltime"
 TTL = "knativebrokerttl"

@@ -1,6 +1,6 @@
 """The CloudEvent value: context attributes in their canonical string form, and data as bytes.
 
-An event keeps the version it came in (1.0 or 0.3), every attribute and extension, and its data byte for byte.
+An event keeps its version (1.0 or 0.3), every attribute and extension, and its data byte for byte.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The CloudEvents JSON format: one event as an object, a batch as an array of them.
 
-JSON data is kept as the very bytes it was written with. Where `datacontenttype` says it is no JSON, a JSON string
+JSON data is kept as the very bytes it was written with. If `datacontenttype` is not a JSON type, a JSON string
 stands for its text. Version 0.3 marks base64 data with the attribute `datacontentencoding`; such data stays encoded,
 because the attribute stays with it.
 """
@@ -106,7 +106,7 @@ def _value(name: str, raw: bytes) -> str | None:
         try:
             return _STRING.decode(raw)
         except msgspec.MsgspecError as error:
-            raise MalformedEvent(f"attribute {name!r} is no JSON string: {error}") from error
+            raise MalformedEvent(f"attribute {name!r} is not a JSON string: {error}") from error
     if raw == b"null":
         return None
     if name in _CORE:
@@ -201,7 +201,7 @@ def _text(raw: bytes) -> str | None:
     try:
         return _STRING.decode(raw)
     except msgspec.MsgspecError as error:
-        raise MalformedEvent(f"data is no JSON string: {error}") from error
+        raise MalformedEvent(f"data is not a JSON string: {error}") from error
 
 
 def _from_base64(text: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""What a pure function gave for short texts that come again and again, such as the names of headers.
+"""A cache of a pure function for short texts that are repeated often, such as the names of headers.
 
 It remembers a bounded number and then stops, so senders with ever new names cost time but no memory.
 """

@@ -107,9 +107,6 @@ NOTHING = AnyOf(())
 """Holds for no event: what the expression `false` becomes."""
 
 
-# What is wrong with a filter, in the words of a Knative field error.
-
-
 @dataclass(frozen=True, slots=True)
 class FilterProblem:
     """Why a filter cannot be accepted, in the three parts of a Knative field error."""

@@ -1,7 +1,11 @@
-"""The door of a target that does not take events from everybody.
+"""Authentication and authorization of senders, for targets that restrict who may send.
 
-Twice it is asked: with the head of a request, so that who may not send at all is told before the body is read; and with
-the events, where a policy lets a sender in with some of them only.
+It happens twice: with the head of a request, so that a sender without any right is refused before the body is read; and
+with the events, because a policy may allow a sender some of them only.
+
+A sender is authenticated by an API key of the target, of which the digest is stored, or by a token
+(`token_authentication.py`). A key may have a rate limit. With the head a request counts as one event; the rest is
+charged when it is known, so a batch may overdraw the key, which then has to wait until that is made up for.
 """
 
 from __future__ import annotations
@@ -18,57 +22,53 @@ from penstock.events.event import CloudEvent
 from penstock.ingress import responses
 from penstock.ingress.request import Request, Sender
 from penstock.ingress.responses import Response
-from penstock.ingress.targets import Addressee
+from penstock.ingress.targets import ResolvedTarget
 from penstock.resources.eventpolicy import TargetRules
 from penstock.runtime.rate_limit import TokenBucket
 from penstock.runtime.times import rfc3339_of
 
-# Senders with an API key of the target, and how much each key may send. A key is known by its digest. Whether it may
-# send is decided with the head of a request, which counts as one event at once, and the rest is reckoned up when it
-# is known: a batch may take a key below zero, and then it waits until that is made up for.
-
 PREFIX = "pk_"
-"""What every key begins with, so that it is told from a token, and found where it was published by mistake."""
+"""What every key begins with: it distinguishes keys from tokens, and lets scanners find leaked ones."""
 HEADER = "x-api-key"
-MOST_ALLOWANCES = 10_000
+MAX_ALLOWANCES = 10_000
 
-UNKNOWN = responses.unauthorized("this API key is not known here: it was revoked, or is that of another address")
+UNKNOWN = responses.unauthorized("unknown API key: it was revoked, or belongs to another address")
 
 
 class KeyAllowance:
-    """What is left of the events and bytes that a key may send in a second."""
+    """The rate limits of a key: events and bytes per second."""
 
     def __init__(self, key: ApiKey) -> None:
         rates = {"events": key.events, "bytes": key.bytes}
         self._buckets = {what: TokenBucket(rate, rate) for what, rate in rates.items() if rate is not None}
 
     def used_up(self, now: float) -> str | None:
-        """Which of them is used up; None where the key may send."""
+        """The limit that is used up, `events` or `bytes`; None where the key may send."""
         return next((what for what, bucket in self._buckets.items() if bucket.level(now) <= 0), None)
 
     def begin(self) -> None:
-        """A request was let in. What others send beside it is judged before its body is there."""
+        """Charges one event for a request that was let in, before its body is there."""
         if events := self._buckets.get("events"):
             events.spend(1)
 
     def spend(self, events: Sequence[CloudEvent]) -> None:
-        """What it has sent."""
+        """Charges what the request had beyond that."""
         if bucket := self._buckets.get("events"):
             bucket.spend(len(events) - 1)
         if bucket := self._buckets.get("bytes"):
             bucket.spend(sum(len(event.data or b"") for event in events))
 
 
-class KeyRecogniser:
-    """Knows senders by their keys."""
+class KeyAuthenticator:
+    """Authenticates senders by their API keys."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._allowances: OrderedDict[tuple[str, ApiKey], KeyAllowance] = OrderedDict()
 
-    def recognise(self, request: Request, addressee: Addressee) -> Sender | Response | None:
-        """See `Recogniser`."""
-        access, given = addressee.target.access, _given(request)
+    def authenticate(self, request: Request, resolved: ResolvedTarget) -> Sender | Response | None:
+        """See `Authenticator`."""
+        access, given = resolved.target.access, _given(request)
         if access is None or given is None:
             return None
         digest, now = digest_of(given), self._clock()
@@ -76,11 +76,11 @@ class KeyRecogniser:
         if key is None:
             return UNKNOWN
         if key.expires is not None and key.expires <= now:
-            return responses.unauthorized(f"the API key {key.name} ended at {rfc3339_of(int(key.expires))}")
-        allowance = self._allowance(addressee.target.uid, key)
+            return responses.unauthorized(f"the API key {key.name} expired at {rfc3339_of(int(key.expires))}")
+        allowance = self._allowance(resolved.target.uid, key)
         used_up = allowance.used_up(now)
         if used_up is not None:
-            return responses.too_fast(f"the API key {key.name} has sent all the {used_up} that it may in a second")
+            return responses.too_fast(f"the API key {key.name} has reached its limit of {used_up} per second")
         allowance.begin()
         return Sender(f"key:{key.name}", is_invited=True, spend=allowance.spend)
 
@@ -89,14 +89,14 @@ class KeyRecogniser:
         found = self._allowances.get(place)
         if found is None:
             found = self._allowances[place] = KeyAllowance(key)
-            if len(self._allowances) > MOST_ALLOWANCES:
+            if len(self._allowances) > MAX_ALLOWANCES:
                 self._allowances.popitem(last=False)
         self._allowances.move_to_end(place)
         return found
 
 
 def digest_of(key: str) -> str:
-    """What is kept of a key. Its 32 random bytes cannot be found by trying, so that no slow digest is needed."""
+    """What is stored of a key. 32 random bytes cannot be guessed, so no slow digest is needed."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
@@ -110,34 +110,34 @@ def _given(request: Request) -> str | None:
 
 
 NO_CREDENTIALS = responses.unauthorized(
-    "this address takes events only from senders it knows; send `Authorization: Bearer` with an API key, or with a "
+    "this address takes events from authenticated senders only; send `Authorization: Bearer` with an API key or a "
     "token for its audience",
     invalid=False,
 )
 
 
-class Recogniser(Protocol):
-    """Knows senders by one kind of credentials."""
+class Authenticator(Protocol):
+    """Authenticates senders by one kind of credentials."""
 
-    def recognise(self, request: Request, addressee: Addressee) -> Sender | Response | None:
-        """Who sends; the refusal where there are such credentials that do not hold; None where there are none."""
+    def authenticate(self, request: Request, resolved: ResolvedTarget) -> Sender | Response | None:
+        """The sender; a response where such credentials are invalid; None where there are none."""
 
 
-class Door:
-    """Lets requests in, or says why not."""
+class SenderAuthorizer:
+    """Decides which requests a target takes."""
 
-    def __init__(self, recognisers: Sequence[Recogniser] | None = None) -> None:
-        # Keys are known by how they begin, so they are asked for before what takes every bearer token for its own.
-        self._recognisers = (KeyRecogniser(),) if recognisers is None else tuple(recognisers)
+    def __init__(self, authenticators: Sequence[Authenticator] | None = None) -> None:
+        # API keys have a prefix, so they come before the authenticator that handles every bearer token.
+        self._authenticators = (KeyAuthenticator(),) if authenticators is None else tuple(authenticators)
 
-    def add(self, recogniser: Recogniser) -> None:
-        """Has one more asked, after the others."""
-        self._recognisers = (*self._recognisers, recogniser)
+    def add(self, authenticator: Authenticator) -> None:
+        """Adds an authenticator after the others."""
+        self._authenticators = (*self._authenticators, authenticator)
 
-    def refusal(self, request: Request, addressee: Addressee, rules: TargetRules) -> Response | None:
-        """Why a request is not taken, as far as its head tells; notes its sender."""
-        for recogniser in self._recognisers:
-            found = recogniser.recognise(request, addressee)
+    def refusal(self, request: Request, resolved: ResolvedTarget, rules: TargetRules) -> Response | None:
+        """Why a request is not taken, by its head; notes its sender."""
+        for authenticator in self._authenticators:
+            found = authenticator.authenticate(request, resolved)
             if isinstance(found, Response):
                 return found
             if found is not None:
@@ -146,12 +146,12 @@ class Door:
                 return None if why is None else responses.forbidden(why)
         return NO_CREDENTIALS
 
-    def refusal_of(self, request: Request, events: Sequence[CloudEvent]) -> Response | None:
+    def refusal_of_events(self, request: Request, events: Sequence[CloudEvent]) -> Response | None:
         """Why the events of a request that was let in are not taken."""
-        sender, addressee = request.sender, request.addressee
+        sender, resolved = request.sender, request.resolved
         if sender is not None and sender.spend is not None:
             sender.spend(events)
-        if sender is None or sender.is_invited or addressee is None or addressee.rules is None:
+        if sender is None or sender.is_invited or resolved is None or resolved.rules is None:
             return None
-        why = addressee.rules.why_not_these(sender.subject, events)
+        why = resolved.rules.why_not_these(sender.subject, events)
         return None if why is None else responses.forbidden(why)

@@ -1,8 +1,9 @@
 """One HTTP/1.1 connection: bytes become requests, and responses go back in the order of the requests.
 
-httptools parses. There is no task, timer or future per request: they are most of what a general server spends on one.
-Requests of a connection are served one after the other; while one waits for its answer no further one is read, so a
-client that pipelines cannot pile them up. Time limits are looked after once a second for all connections together.
+httptools parses. There is no task, timer or future per request: they are most of the cost of a request in a general
+server. Requests of a connection are served one after the other; while one waits for its response no further one is
+read, so a client that pipelines cannot pile them up. Time limits are checked once a second for all connections
+together.
 
 ```
 idle --first byte--> head --complete--> body --complete--> served --answered--> idle
@@ -33,33 +34,33 @@ BODY_SECONDS = 30.0
 KEEP_ALIVE_SECONDS = 120.0
 """Time that a connection may be idle."""
 REFUSAL_SECONDS = 2.0
-"""Time for a client that cannot be served to read that."""
+"""Time for a client beyond the limit to read its 503."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_OFFER = (b"upgrade", b"connection", b"http2-settings")
+_UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 
 log = structlog.get_logger()
 
 
 class Application(Protocol):
-    """What decides about requests and answers them."""
+    """What decides about requests and responds to them."""
 
     draining: bool
-    """Whether every answer ends its connection."""
+    """Whether every response ends its connection."""
     max_body_bytes: int
     too_large: Response
 
-    def early_answer(self, request: Request) -> Response | None:
-        """The answer to what needs no body; None where the body is wanted."""
+    def early_response(self, request: Request) -> Response | None:
+        """The response to what needs no body; None where the body is wanted."""
 
     def take(self, request: Request, body: bytes) -> None:
-        """Answers a request that is complete, now or later."""
+        """Responds to a request that is complete, now or later."""
 
-    def refuse(self, request: Request, answer: Response) -> None:
-        """Answers a request without its body."""
+    def refuse(self, request: Request, response: Response) -> None:
+        """Responds to a request without its body."""
 
     def refuse_connection(self) -> Response:
-        """The answer to a client for whom there is no connection left."""
+        """The response to a client beyond the limit of connections."""
 
 
 class ServerState(Protocol):
@@ -70,7 +71,7 @@ class ServerState(Protocol):
     date: bytes
     """The header line that goes with it."""
     connections: set[Connection]
-    refusals: set[Refusal]
+    overloaded: set[OverloadedConnection]
     held_bytes: int
     """What all connections hold of requests that are still arriving or wait for their turn."""
     max_held_bytes: int
@@ -86,20 +87,20 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = self._arrived = 0
-        self._in_head = self._is_offer = self._has_ended = False
+        self._in_head = self._is_upgrade = self._has_ended = False
         self._receiving: Request | None = None
         """The request whose body is arriving."""
         self._serving: Request | None = None
         """The request that is to be answered next."""
         self._waiting: deque[Request] = deque()
-        """Requests that came before that answer."""
-        self._farewell: Response | None = None
-        """What is to be said after all responses, because what came then was no request."""
+        """Requests that arrived before that response was sent."""
+        self._last_response: Response | None = None
+        """The last response of the connection: what arrived after the requests was not an HTTP request."""
         self._since = state.now
         """When the present state of the connection began."""
         self._is_secure = False
         self._held = 0
-        """Its part of `held_bytes`. A request that came in one piece is never counted."""
+        """Its part of `held_bytes`. A request that arrived in one piece is never counted."""
 
     @property
     def is_idle(self) -> bool:
@@ -107,18 +108,18 @@ class Connection(asyncio.Protocol):
         return self._serving is None and not self._in_head
 
     def close(self) -> None:
-        """Ends it when what was answered is sent."""
+        """Closes it when all responses are sent."""
         self._transport.close()
 
     def abort(self) -> None:
-        """Ends it at once."""
+        """Closes it at once."""
         self._transport.abort()
 
     def look(self, now: float) -> None:
-        """Ends what takes too long."""
+        """Closes what takes too long."""
         waited, request = now - self._since, self._serving
         if self._transport.is_closing():
-            if waited > KEEP_ALIVE_SECONDS:  # the client does not read its last answer
+            if waited > KEEP_ALIVE_SECONDS:  # the client does not read its last response
                 self.abort()
         elif request is not None:
             if not request.complete and waited > BODY_SECONDS:
@@ -151,7 +152,7 @@ class Connection(asyncio.Protocol):
         self._count_held()
 
     def eof_received(self) -> bool:
-        """A client that sends no more still gets the answer to what it has sent, but over TLS: there it is gone."""
+        """A client that has sent everything still gets its responses, except over TLS, where it is gone."""
         self._has_ended = True
         return self._serving is not None and self._serving.complete and not self._is_secure
 
@@ -167,8 +168,8 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as end:
-            if self._is_offer:
-                self._pass_over_offer(data[end.args[0] :])
+            if self._is_upgrade:
+                self._ignore_upgrade(data[end.args[0] :])
         except httptools.HttpParserCallbackError as error:
             self._fail(error.__context__ or error)
         except httptools.HttpParserError:
@@ -202,7 +203,7 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         method = parser.get_method()
         if parser.should_upgrade() and method != b"CONNECT":
-            self._is_offer = True
+            self._is_upgrade = True
             return
         version = parser.get_http_version()
         request = self._receiving = Request(
@@ -238,13 +239,13 @@ class Connection(asyncio.Protocol):
             else:
                 self._take(request)
 
-    # A request from begin to answer
+    # From request to response
 
     def _begin(self, request: Request) -> None:
         self._serving, self._since = request, self._state.now
-        answer = self._app.early_answer(request)
-        if answer is not None:
-            self._app.refuse(request, answer)
+        response = self._app.early_response(request)
+        if response is not None:
+            self._app.refuse(request, response)
         elif "expect" in request.headers and request.headers["expect"].lower() == "100-continue":
             self._transport.write(_CONTINUE)
 
@@ -257,7 +258,7 @@ class Connection(asyncio.Protocol):
             self._count_held()
         self._app.take(request, body)
 
-    def _reply(self, request: Request, answer: Response) -> None:
+    def _reply(self, request: Request, response: Response) -> None:
         if request.answered:
             return
         request.answered, request.body = True, b""
@@ -265,9 +266,9 @@ class Connection(asyncio.Protocol):
         if transport.is_closing():
             return
         closing = (
-            answer.closes or not request.keep_alive or self._app.draining or (self._has_ended and not self._waiting)
+            response.closes or not request.keep_alive or self._app.draining or (self._has_ended and not self._waiting)
         )
-        transport.write(answer.rendered(self._state.date, closing, request.method == b"HEAD"))
+        transport.write(response.rendered(self._state.date, closing, request.method == b"HEAD"))
         if closing:
             transport.close()
         elif request.complete:
@@ -276,10 +277,10 @@ class Connection(asyncio.Protocol):
     def _serve_next(self) -> None:
         self._serving, self._since = None, self._state.now
         if self._waiting:
-            # Not at once: a thousand requests in one piece would be as many calls inside each other.
+            # Not at once: a thousand requests in one segment would be as many nested calls.
             asyncio.get_running_loop().call_soon(self._serve_waiting)
-        elif self._farewell is not None:
-            self._end_with(self._farewell)
+        elif self._last_response is not None:
+            self._end_with(self._last_response)
 
     def _serve_waiting(self) -> None:
         if not self._waiting or self._transport.is_closing():
@@ -294,19 +295,19 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # a defect ends this connection with 500, and no other
             self._fail(error)
 
-    def _end_with(self, answer: Response) -> None:
-        """Says why, and ends; a request that is being served is answered first."""
+    def _end_with(self, response: Response) -> None:
+        """Sends a last response and closes; a request that is being served gets its response first."""
         request = self._serving
         if self._transport.is_closing():
             return
         if request is None or request.answered:
-            self._transport.write(answer.rendered(self._state.date, closing=True))
+            self._transport.write(response.rendered(self._state.date, closing=True))
             self._transport.close()
         elif request.complete:
-            self._farewell = answer
+            self._last_response = response
             self._transport.pause_reading()
         else:
-            self._app.refuse(request, answer)
+            self._app.refuse(request, response)
 
     def _count_held(self) -> None:
         held = sum(len(request.body) for request in self._waiting)
@@ -318,7 +319,7 @@ class Connection(asyncio.Protocol):
         self._held = held
 
     def _refuse_for_memory(self) -> None:
-        """There is no memory for what arrives: a body is dropped; behind other requests, the connection ends."""
+        """There is no memory for what arrives: the body is dropped; behind other requests, the connection is closed."""
         request = self._serving
         if request is not None and not request.complete:
             self._app.refuse(request, responses.NO_MEMORY)
@@ -337,27 +338,27 @@ class Connection(asyncio.Protocol):
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
-        # What follows a request that ends the connection is not looked at, rather than refused in its place.
+        # What follows a request with `Connection: close` is ignored; the parser would refuse the request itself.
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return parser
 
-    def _pass_over_offer(self, rest: bytes) -> None:
-        """An offer of another protocol need not be taken, but the parser takes it for taken and would drop the body."""
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Ignores an `Upgrade` header, as HTTP allows; the parser would treat it as accepted and drop the body."""
         version = self._parser.get_http_version().encode()
         lines = [self._parser.get_method() + b" " + self._url + b" HTTP/" + version]
-        lines += [name + b": " + value for name, value in self._headers if name.lower() not in _OFFER]
+        lines += [name + b": " + value for name, value in self._headers if name.lower() not in _UPGRADE_HEADERS]
         asked = b",".join(value.lower() for name, value in self._headers if name.lower() == b"connection")
         if b"close" in (option.strip() for option in asked.split(b",")):
             lines.append(b"connection: close")
-        self._is_offer, self._parser = False, self._new_parser()
+        self._is_upgrade, self._parser = False, self._new_parser()
         self.data_received(b"\r\n".join([*lines, b"", b""]) + rest)
 
 
-class Refusal(asyncio.Protocol):
-    """A connection beyond the limit: whatever it sends is answered with 503, and it ends.
+class OverloadedConnection(asyncio.Protocol):
+    """A connection beyond the limit: its first request gets a 503, then it is closed.
 
-    The answer waits for the request, since clients take one that comes before for an error, and what the client still
-    sends is read and dropped, since the end of a connection with bytes unread would take the answer from it.
+    The response waits for the request, because clients treat an earlier one as an error. What the client still sends is
+    read and dropped, because closing a connection with unread bytes would discard the response.
     """
 
     def __init__(self, app: Application, state: ServerState) -> None:
@@ -367,20 +368,20 @@ class Refusal(asyncio.Protocol):
         self._is_answered = False
 
     def abort(self) -> None:
-        """Ends it at once."""
+        """Closes it at once."""
         self._transport.abort()
 
     def look(self, now: float) -> None:
-        """Ends what takes too long."""
+        """Closes what takes too long."""
         if now - self._since > REFUSAL_SECONDS:
             self.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._state.refusals.add(self)
+        self._state.overloaded.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._state.refusals.discard(self)
+        self._state.overloaded.discard(self)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_answered:
@@ -388,7 +389,7 @@ class Refusal(asyncio.Protocol):
             self._transport.write(self._app.refuse_connection().rendered(self._state.date, closing=True))
             if self._transport.can_write_eof():
                 self._transport.write_eof()
-            else:  # TLS has no half of an end
+            else:  # TLS cannot close one direction only
                 self._transport.close()
 
 

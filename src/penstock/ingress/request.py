@@ -10,15 +10,14 @@ from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.events.http import fold_headers
 from penstock.ingress import responses
 from penstock.ingress.responses import Response
-from penstock.ingress.targets import Addressee, path_of
+from penstock.ingress.targets import ResolvedTarget, path_of
 
 
 class Request:
-    """One request. The application answers it once, now or later."""
+    """One request. The application responds once, now or later."""
 
     __slots__ = (
         "_reply",
-        "addressee",
         "answered",
         "body",
         "complete",
@@ -29,6 +28,7 @@ class Request:
         "method",
         "parent",
         "refusal",
+        "resolved",
         "sender",
         "span",
         "started",
@@ -50,9 +50,9 @@ class Request:
         """Whether it came over TLS."""
         self.method, self.url = method, url
         self.refusal: Response | None = None
-        """The answer where the head alone is bad enough; to be given once the target is known."""
+        """The response where the head is invalid; sent once the target is known."""
         self.framing: Response | None = None
-        """The answer where the head is not valid HTTP, whatever it is for."""
+        """The response where the head is not valid HTTP, whatever its target is."""
         self.headers: Mapping[str, str] = {}
         """Names in lower case."""
         try:
@@ -61,13 +61,13 @@ class Request:
             self.refusal = responses.malformed(str(error))
         else:
             self.framing = self._wrong_framing(version)
-        self.addressee: Addressee | None = None
+        self.resolved: ResolvedTarget | None = None
         self.sender: Sender | None = None
-        """Who it comes from, where the target asks for that."""
+        """The authenticated sender, where the target restricts who may send."""
         self.parent: str | None = None
-        """The `traceparent` that it came with."""
+        """Its `traceparent`."""
         self.span = ""
-        """The one under which its events go on."""
+        """The `traceparent` that its events get."""
         self.body: bytes | bytearray = b""
         self.complete = self.answered = False
         self.keep_alive = True
@@ -77,14 +77,14 @@ class Request:
         host = self.headers.get("host")
         if host is None:
             return responses.NO_HOST if version > "1.0" else None
-        if "," in host:  # as two of them are folded, and in no name of a host
+        if "," in host:  # two Host headers are folded with a comma, which no host name contains
             return responses.MANY_HOSTS
         coding = self.headers.get("transfer-encoding", "")
         # One that does not end with chunked has no end, and is refused by the parser.
         return responses.CODED if "," in coding and coding.lower().endswith("chunked") else None
 
     def add(self, chunk: bytes) -> None:
-        """More of the body. Nearly always it comes in one piece, which is not copied."""
+        """More of the body. It nearly always arrives in one piece, which is not copied."""
         if not self.body:
             self.body = chunk
         elif isinstance(self.body, bytes):
@@ -92,9 +92,9 @@ class Request:
         else:
             self.body += chunk
 
-    def reply(self, answer: Response) -> None:
-        """Answers it."""
-        self._reply(self, answer)
+    def reply(self, response: Response) -> None:
+        """Sends the response."""
+        self._reply(self, response)
 
     @property
     def declared_length(self) -> int:
@@ -103,19 +103,16 @@ class Request:
 
     @property
     def path(self) -> str:
-        """Where it goes; empty where the address is none."""
+        """The path of its URL; empty where the URL is invalid."""
         return path_of(self.url)
 
 
-# Who sends a request.
-
-
 class Sender(NamedTuple):
-    """Somebody who has shown who they are."""
+    """An authenticated sender."""
 
     subject: str
     """Such as `system:serviceaccount:shop:till`."""
     is_invited: bool = False
-    """Whether the credentials were made for this very target, so that no EventPolicy is asked about them."""
+    """Whether the credentials were issued for this target, so that no EventPolicy is consulted."""
     spend: Callable[[Sequence[CloudEvent]], None] | None = None
-    """Told what was sent, where the credentials allow so much only."""
+    """Called with the events of the request, where the credentials have a rate limit."""

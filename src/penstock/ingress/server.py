@@ -1,6 +1,6 @@
-"""The HTTP server: connections on a shared port, what they have in common, and an end that loses nobody.
+"""The HTTP server: connections on a shared port, what they share, and a shutdown that cuts no request off.
 
-The end has phases: stop accepting connections; answer what comes on the open ones with `Connection: close`, so that
+The shutdown has phases: stop accepting connections; respond on the open ones with `Connection: close`, so that
 busy clients leave by themselves; close what is idle; wait for requests under way.
 """
 
@@ -14,16 +14,16 @@ from email.utils import formatdate
 
 import structlog
 
-from penstock.ingress.connection import Application, Connection, Refusal
-from penstock.ingress.tls_handshake import Reception
-from penstock.runtime.tasks import Owner
+from penstock.ingress.connection import Application, Connection, OverloadedConnection
+from penstock.ingress.tls_handshake import TlsAcceptor
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 BACKLOG = 2048
-MOST_REFUSALS = 256
-"""Clients beyond the limit that are told so at a time; more are cut off without a word."""
+MAX_OVERLOADED = 256
+"""Connections beyond the limit that get a 503 at the same time; more are closed without a response."""
 OTHER_FILES = 128
-"""Open files that are not connections of producers."""
+"""Open files of the process that are not connections of producers."""
 LOOK_SECONDS = 1.0
 LEAVE_SECONDS = 0.3
 """Time for busy clients to leave before idle connections are closed."""
@@ -33,20 +33,20 @@ log = structlog.get_logger()
 
 
 class IngressServer:
-    """Started and ended by the component."""
+    """Listens, creates the connections, and closes them."""
 
-    def __init__(self, app: Application, settings: Settings, owner: Owner) -> None:
-        self._app, self._owner, self._drain_seconds = app, owner, settings.drain_seconds
+    def __init__(self, app: Application, settings: Settings, scope: TaskScope) -> None:
+        self._app, self._scope, self._drain_seconds = app, scope, settings.drain_seconds
         self._max_connections = settings.max_connections
         # An event of the largest size can be accepted, whatever the settings say.
         self.max_held_bytes = max(settings.max_arriving_mib * 1024 * 1024, settings.max_event_bytes * 2)
         self.held_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._listener: asyncio.Server | None = None
-        self.reception: Reception | None = None
+        self.tls_acceptor: TlsAcceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
-        self.refusals: set[Refusal] = set()
+        self.overloaded: set[OverloadedConnection] = set()
         self.now, self.date = 0.0, b""
         self._look()
 
@@ -54,26 +54,26 @@ class IngressServer:
         """Accepts connections from now on, over HTTP and HTTPS."""
         self._max_connections = allowed_connections(self._max_connections)
         self._listener = await self._loop.create_server(self._connection, sock=plain, backlog=BACKLOG)
-        self.reception = Reception(tls, self._connection, self._room)
-        self.reception.start(secure, BACKLOG, self._owner)
+        self.tls_acceptor = TlsAcceptor(tls, self._connection, self._handshake_capacity)
+        self.tls_acceptor.start(secure, BACKLOG, self._scope)
 
-    def _room(self) -> int:
-        """How many more may be greeted: as many as are served or refused in words."""
-        return self._max_connections + MOST_REFUSALS - len(self.connections)
+    def _handshake_capacity(self) -> int:
+        """How many TLS handshakes may be pending: as many as there may be connections, with those that get a 503."""
+        return self._max_connections + MAX_OVERLOADED - len(self.connections)
 
     def _connection(self) -> asyncio.Protocol:
         if len(self.connections) < self._max_connections:
             return Connection(self._app, self)
-        if len(self.refusals) >= MOST_REFUSALS:
-            next(iter(self.refusals)).abort()
-        return Refusal(self._app, self)
+        if len(self.overloaded) >= MAX_OVERLOADED:
+            next(iter(self.overloaded)).abort()
+        return OverloadedConnection(self._app, self)
 
     async def end(self) -> None:
         """Lets clients leave; returns when every request is answered, or the time for it is over."""
         if self._listener is not None:
             self._listener.close()
-        if self.reception is not None:
-            await self.reception.end()
+        if self.tls_acceptor is not None:
+            await self.tls_acceptor.end()
         self._app.draining = True
         deadline = self._loop.time() + self._drain_seconds
         await self._until_left(self._loop.time() + LEAVE_SECONDS)
@@ -86,7 +86,7 @@ class IngressServer:
             log.error("requests were cut off at the end", connections=len(self.connections))
         for connection in tuple(self.connections):
             connection.abort()
-        for refusal in tuple(self.refusals):
+        for refusal in tuple(self.overloaded):
             refusal.abort()
         if self._timer is not None:
             self._timer.cancel()
@@ -96,11 +96,11 @@ class IngressServer:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _look(self) -> None:
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._owner.call, self._look)
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._scope.call, self._look)
         self.now, self.date = self._loop.time(), b"date: " + formatdate(usegmt=True).encode() + b"\r\n"
         for connection in tuple(self.connections):
             connection.look(self.now)
-        for refusal in tuple(self.refusals):
+        for refusal in tuple(self.overloaded):
             refusal.look(self.now)
 
 
@@ -113,7 +113,7 @@ def allowed_connections(wanted: int) -> int:
     files = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    except (OSError, ValueError):  # some systems have a lower limit that they do not tell
+    except (OSError, ValueError):  # some systems have a lower limit that they do not report
         files = soft
     if files < needed:
         log.warning("the limit of open files allows fewer connections than max_connections", files=files, wanted=wanted)

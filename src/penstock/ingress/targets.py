@@ -13,10 +13,10 @@ from penstock.observability.trace import destination
 from penstock.resources.eventpolicy import TargetRules
 
 _CLUSTER_SUFFIXES = (".cluster.local", ".svc.cluster.local")
-"""What a name inside the cluster may leave out."""
+"""What a name inside the cluster may omit."""
 
 
-class Addressee:
+class ResolvedTarget:
     """A target with what the ingress keeps beside it."""
 
     __slots__ = ("is_broker", "metrics", "place", "rules", "target", "tells_types", "transports", "uid")
@@ -31,7 +31,7 @@ class Addressee:
         """Whether events are taken over HTTP, and whether over HTTPS."""
         self.place = destination(target.kind, target.namespace, target.name)
         self.rules = None if target.access is None else TargetRules(target.namespace, target.access)
-        """Who may send to it; None: everybody."""
+        """Who may send to it; None: no restriction."""
 
 
 class TargetTable:
@@ -39,8 +39,8 @@ class TargetTable:
 
     def __init__(self, targets: Iterable[Target] = (), before: TargetTable | None = None) -> None:
         former = before.by_uid if before is not None else {}
-        self.by_uid: Mapping[str, Addressee] = {
-            target.uid: Addressee(
+        self.by_uid: Mapping[str, ResolvedTarget] = {
+            target.uid: ResolvedTarget(
                 target,
                 former[target.uid].metrics
                 if target.uid in former
@@ -48,20 +48,20 @@ class TargetTable:
             )
             for target in targets
         }
-        self._paths: dict[str, Addressee] = {}
-        self._hosts: dict[str, Addressee] = {}
-        for addressee in self.by_uid.values():
-            for path in addressee.target.paths:
-                self._paths[path] = addressee
-            for host in addressee.target.hosts:
+        self._paths: dict[str, ResolvedTarget] = {}
+        self._hosts: dict[str, ResolvedTarget] = {}
+        for resolved in self.by_uid.values():
+            for path in resolved.target.paths:
+                self._paths[path] = resolved
+            for host in resolved.target.hosts:
                 for name in _names(host.lower()):
-                    self._hosts[name] = addressee
-        self._urls = {path.encode(): addressee for path, addressee in self._paths.items()}
-        """Addresses as they nearly always come: the bare path, which needs no parsing."""
+                    self._hosts[name] = resolved
+        self._urls = {path.encode(): resolved for path, resolved in self._paths.items()}
+        """URLs as they nearly always are: the bare path, which needs no parsing."""
         if before is not None:
             _forget_gone(before, self)
 
-    def find(self, url: bytes, host: str) -> Addressee | None:
+    def find(self, url: bytes, host: str) -> ResolvedTarget | None:
         """The target at the path of this address; for `/`, the one with this Host."""
         found = self._urls.get(url)
         if found is not None:
@@ -76,7 +76,7 @@ class TargetTable:
 
 
 def path_of(url: bytes) -> str:
-    """The path of an address, without query and percent-encoding; empty where the address is none."""
+    """The path of an address, without query and percent-encoding; empty where the URL is invalid."""
     try:
         path = httptools.parse_url(url).path
     except httptools.HttpParserInvalidURLError:
@@ -94,7 +94,7 @@ def _names(host: str) -> Iterable[str]:
 def _forget_gone(before: TargetTable, now: TargetTable) -> None:
     # A target that was deleted and made anew has another uid but the same name, and so the same metrics.
     used = {(a.target.kind, a.target.namespace, a.target.name) for a in now.by_uid.values()}
-    for uid, addressee in before.by_uid.items():
-        target = addressee.target
+    for uid, resolved in before.by_uid.items():
+        target = resolved.target
         if uid not in now.by_uid and (target.kind, target.namespace, target.name) not in used:
-            addressee.metrics.forget()
+            resolved.metrics.forget()

@@ -1,7 +1,7 @@
-"""Connections over TLS until both sides have agreed upon them.
+"""TLS handshakes, with a limit on how many are pending.
 
-A server of asyncio would do this by itself and tell nobody of clients that never agree: those could hold as many open
-files as they like. So it is done here, where they are counted.
+`loop.create_server` would do the handshakes itself without showing those that are pending: clients that never complete
+one could hold any number of open files. Here they are counted.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ from collections.abc import Callable
 
 import structlog
 
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 
 HANDSHAKE_SECONDS = 10.0
-"""Time for a client to agree."""
+"""Time for the handshake."""
 SHUTDOWN_SECONDS = 2.0
-"""Time for a client to confirm the end."""
+"""Time for the client to confirm the end of the TLS connection."""
 _PAUSE_SECONDS = 0.1
 
 log = structlog.get_logger()
 
 
-class Reception:
-    """Accepts connections, agrees upon TLS, and hands them to their protocol."""
+class TlsAcceptor:
+    """Accepts connections, completes the TLS handshake, and hands them to their protocol."""
 
-    def __init__(self, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol], room: Callable[[], int]) -> None:
-        self._tls, self._protocol, self._room = tls, protocol, room
-        self.greeting: set[asyncio.Task[None]] = set()
-        """Those that are not agreed upon yet."""
+    def __init__(
+        self, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol], capacity: Callable[[], int]
+    ) -> None:
+        self._tls, self._protocol, self._capacity = tls, protocol, capacity
+        self.handshakes: set[asyncio.Task[None]] = set()
+        """Those that are pending."""
         self._listening: socket.socket | None = None
         self._accepting: asyncio.Task[object] | None = None
 
-    def start(self, listening: socket.socket, backlog: int, owner: Owner) -> None:
+    def start(self, listening: socket.socket, backlog: int, scope: TaskScope) -> None:
         """Begins to accept."""
         listening.listen(backlog)
         self._listening = listening
-        self._accepting = owner.start(self._accept(listening), "connections over TLS")
+        self._accepting = scope.start(self._accept(listening), "connections over TLS")
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -49,23 +51,23 @@ class Reception:
                 log.warning("a connection could not be accepted", error=str(error))
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            if self._room() <= len(self.greeting):
+            if self._capacity() <= len(self.handshakes):
                 accepted.close()
                 continue
-            task = loop.create_task(self._agree(accepted), name="TLS")
-            self.greeting.add(task)
-            task.add_done_callback(self.greeting.discard)
+            task = loop.create_task(self._handshake(accepted), name="TLS")
+            self.handshakes.add(task)
+            task.add_done_callback(self.handshakes.discard)
 
     async def end(self) -> None:
-        """Accepts no more, and ends what is not agreed upon."""
-        tasks = [task for task in (self._accepting, *self.greeting) if task is not None]
+        """Accepts no more, and cancels pending handshakes."""
+        tasks = [task for task in (self._accepting, *self.handshakes) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._listening is not None:
             self._listening.close()
 
-    async def _agree(self, accepted: socket.socket) -> None:
+    async def _handshake(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -76,8 +78,11 @@ class Reception:
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=SHUTDOWN_SECONDS,
             )
-        except (OSError, asyncio.CancelledError):  # errors of TLS are among them: the client gets nothing else
+        except (
+            OSError,
+            asyncio.CancelledError,
+        ):  # ssl.SSLError is an OSError: the client gets the TLS alert and nothing else
             accepted.close()
-        except Exception:  # whatever a client can bring about ends its own connection, and nobody else's
-            log.exception("a connection over TLS could not be agreed upon")
+        except Exception:  # a defect that one client triggers must not end the connections of others
+            log.exception("a TLS handshake failed unexpectedly")
             accepted.close()

@@ -1,1 +1,1 @@
-"""The only room that speaks with Kafka: clients, their watchdog, followers of tables, writers of reports."""
+"""The only package that talks to Kafka: clients, their watchdog, followers of tables, writers of reports."""

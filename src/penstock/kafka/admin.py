@@ -1,4 +1,5 @@
-"""Looking at topics and making them, as blocking calls. Topics are named as in the contract."""
+"""Administration of topics, as blocking calls, and a probe of whether Kafka responds. Topics are named as in the
+contract."""
 
 from __future__ import annotations
 
@@ -28,24 +29,23 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from penstock.contract.topics import TOPICS
 from penstock.kafka import clients
-from penstock.kafka import clients as error_advice
-from penstock.kafka.clients import UnusableConf
+from penstock.kafka.clients import AUTHORIZATION_ERRORS, UnusableConf, describe_error, root_cause
 from penstock.settings import Settings
 
 TIMEOUT_SECONDS = 30.0
 SCRAM_ITERATIONS = 4096
 """Kafka takes no fewer."""
-HEARD = 20
-"""Complaints of the client that are remembered, to tell why a question stayed without an answer."""
+REMEMBERED_ERRORS = 20
+"""Errors of the client that are remembered, to explain why a request had no response."""
 
 
 class NotDone(RuntimeError):
-    """Kafka did not answer, or refused. The text is Kafka's, with the setting to look at where one is to blame."""
+    """Kafka did not respond, or refused. The text is Kafka's, with the setting to check if there is one."""
 
 
 @dataclass(frozen=True)
 class TopicShape:
-    """How a topic is made."""
+    """How a topic is to be created."""
 
     name: str
     partitions: int
@@ -64,51 +64,51 @@ class FoundTopic:
 
 @dataclass(frozen=True)
 class Brokers:
-    """What can be known of a cluster's size."""
+    """What is known about the size of a cluster."""
 
     alive: frozenset[int]
     named: frozenset[int] = frozenset()
-    """Those that any topic has a replica on, alive or not."""
+    """Brokers on which any topic has a replica, alive or not."""
     most_replicas: int = 0
     """Of any partition of any topic."""
     configured_replicas: int = 0
-    """What the brokers make internal topics with, and others where nobody says how; 0 where that cannot be seen."""
+    """The default replication factor of internal and other topics; 0 where it cannot be read."""
 
 
 class TopicAdmin:
-    """The topics of a cluster. Every call raises NotDone where Kafka does not do what it is asked."""
+    """The topics of a cluster. Every call raises NotDone where Kafka does not do what is requested."""
 
     def __init__(self, settings: Settings) -> None:
-        self._heard: deque[KafkaError] = deque(maxlen=HEARD)
+        self._errors: deque[KafkaError] = deque(maxlen=REMEMBERED_ERRORS)
         self._names = {clients.topic_name(settings, topic.name): topic.name for topic in TOPICS}
         self._in_kafka = {ours: theirs for theirs, ours in self._names.items()}
         try:
-            self._client = clients.admin(settings, self._heard.append)
+            self._client = clients.admin(settings, self._errors.append)
         except UnusableConf as error:
             raise NotDone(str(error)) from None
         except KafkaException as error:
             raise NotDone(f"{error.args[0].str()}; look at kafka_conf") from None
 
     def brokers(self, timeout: float) -> int:
-        """Number of brokers. Whichever is there answers: the one that would decide things may just be gone."""
+        """Number of brokers, by whichever broker responds: the controller may be down."""
         if not (found := self._metadata(timeout).brokers):
             raise NotDone("it names no broker yet")
         return len(found)
 
     def cluster(self, timeout: float = TIMEOUT_SECONDS) -> Brokers:
-        """What can be known of the cluster's size, brokers that are away included."""
+        """The size of the cluster, including brokers that are down."""
         metadata = self._metadata(timeout)
-        places = [place for topic in metadata.topics.values() for place in topic.partitions.values()]
+        partitions = [one for topic in metadata.topics.values() for one in topic.partitions.values()]
         alive = frozenset(metadata.brokers)
         return Brokers(
             alive,
-            frozenset(broker for place in places for broker in place.replicas),
-            max((len(place.replicas) for place in places), default=0),
+            frozenset(broker for one in partitions for broker in one.replicas),
+            max((len(one.replicas) for one in partitions), default=0),
             self._configured_replicas(min(alive, default=0), timeout),
         )
 
     def _configured_replicas(self, broker: int, timeout: float) -> int:
-        """Zero where this client may not look: then nothing is known."""
+        """0 where this client may not read it."""
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         try:
             [asked] = self._client.describe_configs([resource], request_timeout=timeout).values()
@@ -119,11 +119,11 @@ class TopicAdmin:
         return max((int(config[name].value or 0) for name in names if name in config), default=0)
 
     def partitions(self, timeout: float = TIMEOUT_SECONDS) -> dict[str, int]:
-        """Number of partitions of each of our topics there is."""
+        """Number of partitions of each of our topics that exists."""
         return {name: found.partitions for name, found in self.topics(timeout).items()}
 
     def topics(self, timeout: float = TIMEOUT_SECONDS) -> dict[str, FoundTopic]:
-        """Those of our topics that there are. One that exists and may not be seen is refused, not missing."""
+        """Our topics that exist. Raises NotDone for one that exists and may not be described."""
         seen = {name: topic for name, topic in self._metadata(timeout).topics.items() if topic.error is None}
         self._check_hidden([name for name in self._names if name not in seen], timeout)
         found = {}
@@ -134,20 +134,20 @@ class TopicAdmin:
         return found
 
     def _check_hidden(self, names: list[str], timeout: float) -> None:
-        """A list of all topics leaves out those that one has no right to. Asked by name, Kafka says so."""
+        """Raises NotDone for topics without the right to describe them, which a list of all topics leaves out."""
         if not names:
             return
         for name, asked in self._client.describe_topics(TopicCollection(names), request_timeout=timeout).items():
             try:
                 asked.result(timeout + 1)
             except KafkaException as error:
-                if error.args[0].code() in error_advice.RIGHTS:
-                    raise NotDone(f"{name}: {error_advice.sentence(error.args[0])}") from None
+                if error.args[0].code() in AUTHORIZATION_ERRORS:
+                    raise NotDone(f"{name}: {describe_error(error.args[0])}") from None
             except TimeoutError as error:
                 raise self._not_done(error) from error
 
     def ids(self, names: Iterable[str], timeout: float = TIMEOUT_SECONDS) -> dict[str, str]:
-        """Kafka's ids of topics: one that was deleted and made again has another."""
+        """Kafka's ids of topics: one that was deleted and created again has another."""
         wanted = [self._in_kafka[name] for name in names]
         asked = self._client.describe_topics(TopicCollection(wanted), request_timeout=timeout)
         return {self._names[name]: str(self._result(one, timeout).topic_id) for name, one in asked.items()}
@@ -205,7 +205,7 @@ class TopicAdmin:
             yield place.partition, asked
 
     def create(self, topics: list[TopicShape]) -> None:
-        """Makes the topics; one that exists already is left as it is."""
+        """Creates the topics; one that exists already is left unchanged."""
         wanted = [
             NewTopic(
                 self._in_kafka[topic.name],
@@ -220,31 +220,31 @@ class TopicAdmin:
                 created.result(TIMEOUT_SECONDS)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise NotDone(f"{name}: {error_advice.sentence(error.args[0])}") from error
+                    raise NotDone(f"{name}: {describe_error(error.args[0])}") from error
             except TimeoutError as error:
                 raise self._not_done(error) from error
 
     def delete(self, names: Iterable[str]) -> None:
-        """Removes topics with all they hold; those that are not there are none."""
+        """Deletes topics with all their records; those that do not exist are ignored."""
         wanted = [self._in_kafka[name] for name in names]
         for name, deleted in self._client.delete_topics(wanted, operation_timeout=TIMEOUT_SECONDS).items():
             try:
                 deleted.result(TIMEOUT_SECONDS)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise NotDone(f"{name}: {error_advice.sentence(error.args[0])}") from error
+                    raise NotDone(f"{name}: {describe_error(error.args[0])}") from error
             except TimeoutError as error:
                 raise self._not_done(error) from error
 
     def grow(self, partitions: Mapping[str, int]) -> None:
-        """Gives topics more partitions: so many then."""
+        """Adds partitions to topics, up to these numbers."""
         wanted = [NewPartitions(self._in_kafka[name], count) for name, count in partitions.items()]
         if wanted:
             for asked in self._client.create_partitions(wanted, operation_timeout=TIMEOUT_SECONDS).values():
                 self._result(asked, TIMEOUT_SECONDS)
 
     def configure(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Gives topics these settings; others stay as they are."""
+        """Sets these configurations of topics; others stay unchanged."""
         changes = [
             ConfigResource(
                 ResourceType.TOPIC,
@@ -261,7 +261,7 @@ class TopicAdmin:
                 self._result(altered, TIMEOUT_SECONDS)
 
     def set_password(self, user: str, password: str) -> None:
-        """Gives a user of the embedded Kafka a password. It is random, so that more iterations would only cost time."""
+        """Sets the password of a user of the embedded Kafka. It is random, so more iterations would only cost time."""
         credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, SCRAM_ITERATIONS)
         change: UserScramCredentialAlteration = UserScramCredentialUpsertion(user, credential, password.encode())
         for done in self._client.alter_user_scram_credentials([change]).values():
@@ -280,23 +280,22 @@ class TopicAdmin:
             raise self._not_done(error) from error
 
     def _not_done(self, error: BaseException) -> NotDone:
-        """Where Kafka did not answer, the client has complained before about the reason."""
+        """The exception to raise. Without a response, errors of the client's connections explain why."""
         problem = error.args[0] if isinstance(error, KafkaException) and error.args else None
         if problem is None or problem.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
             self._client.poll(0)
-            problem = error_advice.most_telling(self._heard) or problem
-        return NotDone(error_advice.sentence(problem) if problem is not None else f"{type(error).__name__}: {error}")
+            problem = root_cause(self._errors) or problem
+        return NotDone(describe_error(problem) if problem is not None else f"{type(error).__name__}: {error}")
 
 
-# Whether Kafka answers, asked when somebody wants to know: for `/readyz` of roles that see Kafka seldom themselves.
-
-ANSWER_SECONDS = 2.0
+RESPONSE_SECONDS = 2.0
 FRESH_SECONDS = 2.0
-"""An answer is good for so long: probes come from several sides, and must not become load."""
+"""How long a result is cached: there are several callers, and their probes must not become load."""
 
 
 class KafkaProbe:
-    """Asks Kafka for its brokers, at most every two seconds. Any thread may ask."""
+    """Whether Kafka responds, for `/readyz` of roles that rarely use Kafka. Asks at most every two seconds;
+    thread-safe."""
 
     def __init__(
         self,
@@ -311,7 +310,7 @@ class KafkaProbe:
         self._problem: str | None = None
 
     def problem(self) -> str | None:
-        """Why Kafka is not there; None where it is."""
+        """Why Kafka is unreachable; None where it responds."""
         with self._lock:
             if self._clock() - self._asked >= FRESH_SECONDS:
                 self._problem = self._ask()
@@ -319,11 +318,11 @@ class KafkaProbe:
             return self._problem
 
     def _ask(self) -> str | None:
-        # A client that got no answer may have lost sight of every broker for good: the next question has another.
+        # A client that got no response may have lost all brokers for good: the next request uses a new one.
         admin, self._admin = self._admin or self._connect(self._settings), None
         try:
-            admin.brokers(ANSWER_SECONDS)
+            admin.brokers(RESPONSE_SECONDS)
         except NotDone as error:
-            return f"Kafka at {self._settings.bootstrap} does not answer ({error})"
+            return f"Kafka at {self._settings.bootstrap} does not respond ({error})"
         self._admin = admin
         return None

@@ -1,8 +1,13 @@
-"""Every Kafka client of penstock is made here: where it connects, how it proves itself, what it may send.
+"""Creates every Kafka client of penstock: where it connects, how it authenticates, what it may send.
 
-What all clients share stands in one place; a role adds what is its own. `kafka_conf` of the settings (TLS, SASL) goes
-to every one of them, but cannot change what a role depends on. Spark's clients are not made here; they get the same by
-`connection.java_options`.
+The options that all clients share are in one place; a role adds its own. `kafka_conf` of the settings (TLS, SASL)
+applies to every client, but cannot change what a role depends on. Spark's clients are not created here; they get the
+same configuration by `java_options`.
+
+For the embedded Kafka the credentials that `penstock.engine.embedded_kafka` creates replace those of `kafka_conf`, so
+that all clients get them in the same way. Files and variables are read each time a client is created, so that a new
+client has a renewed certificate or password. Their contents become part of the options, because an executor has neither
+the files nor the variables of the machine of Spark's driver.
 """
 
 from __future__ import annotations
@@ -20,9 +25,9 @@ from penstock.kafka.watchdog import Watchdog
 from penstock.kafka_properties import (
     COUNTERPARTS,
     MECHANISMS,
-    NEVER_GIVES_UP,
     ONLY_JAVA,
     ONLY_LIBRDKAFKA,
+    RETRIES_FOREVER,
     SECURITY,
     Value,
     named,
@@ -33,23 +38,16 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 
-# How this installation connects to Kafka: `kafka_conf` as librdkafka takes it, and as Spark's Java clients do. The
-# embedded Kafka asks for credentials as well. They are made by `penstock.engine.embedded_kafka`; here they take the
-# place of what `kafka_conf` says for another Kafka, so that all clients get them in the same way. What is kept in
-# files and variables is read here, each time a client is made, so that a new client has a renewed certificate or
-# password. Everything becomes text that travels: an executor finds neither the files nor the variables of the machine
-# that Spark's driver runs on.
-
 EMBEDDED_USER = "penstock"
 """The user of the embedded Kafka."""
 
 EMBEDDED_MECHANISM = "SCRAM-SHA-512"
-"""The password is never sent, and the client learns whether the server knows it: another account that listens at the
-port in place of Kafka gets nothing to log in with, and its records are not believed."""
+"""The password is never sent, and the client verifies that the server knows it: another account that listens at the
+port instead of Kafka gets nothing to log in with, and the client does not connect to it."""
 
 
 class UnusableConf(ValueError):
-    """`kafka_conf` names something that cannot be used. The text says what, and never tells a secret."""
+    """`kafka_conf` refers to something that cannot be used. The text says what, and never contains a secret."""
 
 
 def embedded_password_file(settings: Settings) -> Path:
@@ -84,20 +82,20 @@ def java_options(settings: Settings) -> dict[str, str]:
 
 
 def spark_options(settings: Settings) -> dict[str, str]:
-    """What a Kafka source or sink of Spark needs to find Kafka and be let in. What is set after it counts more."""
+    """The options of a Kafka source or sink of Spark to connect to Kafka. Options that are set later override them."""
     options = java_options(settings) | {"bootstrap.servers": settings.bootstrap}
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
 def spark_producer_options(settings: Settings) -> dict[str, str]:
-    """What a Kafka sink of Spark needs, so that it leaves out no record while it writes later ones of a partition."""
-    return spark_options(settings) | {f"kafka.{name}": value for name, value in NEVER_GIVES_UP.items()}
+    """The options of a Kafka sink of Spark, so that it never skips a record and writes later ones of a partition."""
+    return spark_options(settings) | {f"kafka.{name}": value for name, value in RETRIES_FOREVER.items()}
 
 
 def portable(settings: Settings) -> Settings:
-    """The same settings for a process on another machine: nothing in them refers to this one's files and variables.
+    """The same settings for a process on another machine, without references to this machine's files and variables.
 
-    The embedded Kafka is named like any other: its password is not in a file there.
+    The embedded Kafka becomes an ordinary one: the other machine does not have the file with its password.
     """
     return settings.model_copy(update={"kafka": settings.bootstrap, "kafka_conf": _resolved(settings)})
 
@@ -111,7 +109,7 @@ def _java_text(value: object) -> str:
 
 
 def _resolved(settings: Settings) -> dict[str, Any]:
-    """The table with the contents of what it refers to."""
+    """The table with references replaced by their contents."""
     table: dict[str, Any] = {}
     for name, value in named(settings.kafka_conf).items():
         if isinstance(value, Mapping):
@@ -175,7 +173,7 @@ def _java_security(table: Mapping[str, str]) -> dict[str, str]:
 
 
 def jaas(mechanism: str, username: str, password: str) -> str:
-    """How a Java client logs in."""
+    """The JAAS configuration of a Java client."""
     return f"{MECHANISMS[mechanism]} required username={_quoted(username)} password={_quoted(password)};"
 
 
@@ -186,7 +184,7 @@ def _quoted(text: str) -> str:
 
 
 def pkcs8(pem: str, password: str | None) -> str:
-    """A private key in the one form that Java reads, without its password."""
+    """A private key in the form that Java reads, without its password."""
     from cryptography.hazmat.primitives import serialization
 
     return (
@@ -209,13 +207,13 @@ def _private_key(pem: str, password: str | None) -> PrivateKeyTypes:
 
 
 PARTITIONER = "murmur2_random"
-"""Kafka's own, as every other client of Kafka has it: equal keys share a partition, whoever writes them."""
+"""That of Kafka's Java clients: equal keys share a partition, whichever client writes them."""
 
 RECONNECT_MS = 50
 RECONNECT_MAX_MS = 1000
 METADATA_REFRESH_MS = 30_000
 QUEUE_BACKOFF_MS = 10
-"""A client whose queue is full asks Kafka again after so long. It is empty long before librdkafka's second is over."""
+"""Pause of a client whose queue is full. The queue is empty long before librdkafka's default of a second is over."""
 
 Options = Mapping[str, Any]
 
@@ -226,7 +224,7 @@ def topic_name(settings: Settings, topic: str) -> str:
 
 
 def producer(settings: Settings, role: str, options: Options, watchdog: Watchdog | None) -> Producer:
-    """A producer. Only one that is polled now and then may have a watchdog: what it hears would pile up unheard."""
+    """A producer. Only one that is polled may have a watchdog: its statistics would pile up."""
     shared = {
         "acks": "all",
         "partitioner": PARTITIONER,
@@ -240,7 +238,7 @@ def producer(settings: Settings, role: str, options: Options, watchdog: Watchdog
 def consumer(settings: Settings, role: str, options: Options, watchdog: Watchdog | None) -> Consumer:
     """A consumer without a group, which reads what it is assigned. As to the watchdog, see `producer`."""
     shared = {
-        "group.id": f"{settings.topic_prefix}-{role}",  # librdkafka asks for one even where none is joined
+        "group.id": f"{settings.topic_prefix}-{role}",  # librdkafka requires one even if no group is joined
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
         "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
@@ -249,16 +247,16 @@ def consumer(settings: Settings, role: str, options: Options, watchdog: Watchdog
     return Consumer(config if watchdog is None else watchdog.of(config))
 
 
-def admin(settings: Settings, complain: Callable[[KafkaError], None] = lambda error: None) -> AdminClient:
-    """A client for topics: short-lived, quick to reconnect; each of its questions reports its own failure.
+def admin(settings: Settings, on_error: Callable[[KafkaError], None] = lambda error: None) -> AdminClient:
+    """A client for topics: short-lived, quick to reconnect; each of its requests reports its own failure.
 
-    What it has to say about its connections is told to `complain`, when it is polled.
+    `on_error` gets errors of its connections, when it is polled.
     """
     own: dict[str, Any] = {
         "reconnect.backoff.max.ms": 300,
         "socket.connection.setup.timeout.ms": 5000,
         "log_level": 0,
-        "error_cb": complain,
+        "error_cb": on_error,
     }
     return AdminClient({**_common(settings, "admin"), **own})
 
@@ -274,9 +272,7 @@ def _common(settings: Settings, role: str) -> dict[str, Any]:
     }
 
 
-# What Kafka's refusals mean to who runs penstock: which setting to look at. Pure.
-
-RIGHTS = frozenset(
+AUTHORIZATION_ERRORS = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -284,23 +280,23 @@ RIGHTS = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-LOGIN = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
-UNREACHED = frozenset({KafkaError._RESOLVE, KafkaError._TRANSPORT})
+AUTHENTICATION_ERRORS = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
+CONNECTION_ERRORS = frozenset({KafkaError._RESOLVE, KafkaError._TRANSPORT})
 
 _TLS = (
     (("unknown ca", "alert number 48", "certificate required", "bad certificate"), "ssl.certificate.location"),
     (("mismatch",), "ssl.endpoint.identification.algorithm and the names in the setting kafka"),
     (("verify failed", "certificate"), "ssl.ca.location"),
 )
-"""What a failed handshake says, and the property that is behind it; the first that fits counts."""
+"""Texts of failed handshakes, and the property to check; the first that matches counts."""
 
 
 def advice(error: KafkaError) -> str:
-    """Which setting to look at; empty where the error has nothing to do with settings."""
+    """The setting to check for an error of Kafka; empty where the error has nothing to do with settings."""
     code, text = error.code(), str(error.str()).lower()
-    if code in LOGIN:
+    if code in AUTHENTICATION_ERRORS:
         return "look at sasl.mechanisms, sasl.username and sasl.password in kafka_conf"
-    if code in RIGHTS:
+    if code in AUTHORIZATION_ERRORS:
         return "give the user in kafka_conf (sasl.username, or the certificate's name) the rights in docs/kafka.md"
     if code == KafkaError._SSL:
         found = next((what for signs, what in _TLS if any(sign in text for sign in signs)), "security.protocol")
@@ -308,26 +304,26 @@ def advice(error: KafkaError) -> str:
     if code == KafkaError.INVALID_TIMESTAMP:
         return "the clocks of this machine and of Kafka's differ by an hour or more: set the one that is wrong"
     if code == KafkaError._ALL_BROKERS_DOWN:
-        # Nobody said that a connection was refused, so it was taken and closed again.
+        # There was no error of a refused connection, so a connection was accepted and closed again.
         return "look at security.protocol in kafka_conf, and at the addresses in the setting kafka"
-    return "look at the addresses in the setting kafka" if code in UNREACHED else ""
+    return "look at the addresses in the setting kafka" if code in CONNECTION_ERRORS else ""
 
 
-def sentence(error: KafkaError) -> str:
-    """What Kafka said, and what to look at."""
-    said, hint = error.str(), advice(error)
-    return f"{said}; {hint}" if hint else str(said)
+def describe_error(error: KafkaError) -> str:
+    """The error of Kafka as a sentence, with the setting to check."""
+    text, hint = error.str(), advice(error)
+    return f"{text}; {hint}" if hint else str(text)
 
 
-def most_telling(errors: Iterable[KafkaError]) -> KafkaError | None:
-    """The error that says why the others happened. That no broker is reached follows from anything."""
+def root_cause(errors: Iterable[KafkaError]) -> KafkaError | None:
+    """The error that explains the others. "All brokers down" is a consequence of any other."""
     return min(errors, key=_rank, default=None)
 
 
 def _rank(error: KafkaError) -> int:
     code = error.code()
-    if code in LOGIN or code in RIGHTS or code == KafkaError._SSL:
+    if code in AUTHENTICATION_ERRORS or code in AUTHORIZATION_ERRORS or code == KafkaError._SSL:
         return 0
     if code == KafkaError._ALL_BROKERS_DOWN:
         return 3
-    return 1 if code in UNREACHED else 2
+    return 1 if code in CONNECTION_ERRORS else 2

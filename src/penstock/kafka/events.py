@@ -1,13 +1,13 @@
 """Writing to `penstock.events`: a record counts as stored when all in-sync replicas have confirmed it.
 
-librdkafka batches and sends on its own threads. Confirmations are fetched on the event loop, a whole group at a time,
+librdkafka batches and sends on its own threads. Confirmations are fetched on the event loop, many at a time,
 by a timer that is quick while something is pending: no thread competes with the loop, and one wake-up serves many
-requests. Who stores gives a function to be called, not a future: nothing is made per record.
+requests. Callers pass a function to be called, not a future: no object is created per record.
 
 This is the one way into the topic, for the ingress and for replies, so that equal keys share a partition.
 
-Every batch costs Kafka, the router and the dispatcher a request each, whatever its size. So an event that comes alone
-is written at once, and those that come while others are under way are gathered for a few milliseconds.
+Every batch costs Kafka, the router and the dispatcher a request each, whatever its size. So a single event
+is written at once, and events that arrive while others are in flight are gathered for a few milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from penstock.contract import topics
 from penstock.contract.records import EventRecord
 from penstock.kafka import clients
-from penstock.kafka.clients import sentence
+from penstock.kafka.clients import describe_error
 from penstock.kafka.watchdog import ending_process
 from penstock.observability.instruments import NOTHING, Bound
 from penstock.observability.logs import describe
@@ -34,20 +34,20 @@ from penstock.settings import Settings
 POLL_SECONDS = 0.001
 IDLE_POLL_SECONDS = 1.0
 LINGER_MS = 0.5
-"""How long librdkafka waits for the rest of what is written in one go."""
+"""How long librdkafka waits for further records of the same write."""
 FEW = 4
 """Pending events up to which a further one is written at once."""
 MANY = 16
-"""Events of one request that are written at once: they are a batch already."""
+"""Events of one request from which it is written at once: it is a batch already."""
 GATHERING_POLLS = 4
-"""Polls after which what was gathered is written, if all that is under way is not confirmed before."""
+"""Polls after which gathered events are written, unless everything in flight is confirmed before."""
 BUFFER_KIB = 256 * 1024
 """Bytes of unconfirmed events, in KiB: bounds memory where events are large."""
 
 log = structlog.get_logger()
 
 Done = Callable[[Exception | None], None]
-"""Told how it went."""
+"""Called with None, or with the error."""
 
 
 class NoRoom(Exception):
@@ -74,7 +74,7 @@ class EventWriter:
         self._limit = settings.max_pending_events
         self._options: dict[str, Any] = {
             "enable.idempotence": True,
-            # With more, librdkafka's thread spins on an idempotent producer whose requests are all under way; with one,
+            # With more, librdkafka's thread spins on an idempotent producer whose requests are all in flight; with one,
             # what arrives meanwhile becomes the next batch.
             "max.in.flight.requests.per.connection": 1,
             "linger.ms": LINGER_MS,
@@ -100,7 +100,7 @@ class EventWriter:
         """Events not yet confirmed."""
         return self._pending
 
-    def has_room(self, events: int = 1) -> bool:
+    def has_capacity(self, events: int = 1) -> bool:
         """Whether so many more may be stored now."""
         return self._pending + events <= self._limit
 
@@ -112,7 +112,7 @@ class EventWriter:
         """
         if len(records) > self._limit:
             raise RecordTooLarge(f"more than {self._limit} events at once")
-        if not self.has_room(len(records)):
+        if not self.has_capacity(len(records)):
             raise NoRoom
         confirmation = _Confirmation(len(records), done, self._settled)
         if len(records) >= MANY and self._gathered:
@@ -153,11 +153,11 @@ class EventWriter:
         except (BufferError, KafkaException) as error:
             if not written:
                 raise _refusal(error) from error
-            # Once another record of the request is on its way, 'no room' is no longer all.
+            # Other records of the request are already in flight, so it is not just NoRoom.
             confirmation.abandon(len(records) - written, NotStored(str(error)))
 
-    async def answers(self, seconds: float) -> bool:
-        """Whether Kafka tells within so many seconds that every partition of the events has a leader."""
+    async def is_available(self, seconds: float) -> bool:
+        """Whether Kafka responds within so many seconds and every partition of the events has a leader."""
         try:
             known = await asyncio.to_thread(self._producer.list_topics, self._topic, seconds)
         except KafkaException:
@@ -186,7 +186,7 @@ class EventWriter:
             self._polls += bool(self._gathered)
             if self._polls >= GATHERING_POLLS or (self._gathered and self._pending == self._gathered_events):
                 self._write_gathered()
-        except Exception as error:  # in a timer of the loop nobody else would see it: the component fails with it
+        except Exception as error:  # in a timer of the loop it would only be logged: the component fails with it
             log.exception("confirmations cannot be fetched")
             self._failed(error)
             return
@@ -203,20 +203,20 @@ class EventWriter:
                 self.failed_at = self._loop.time()
             try:
                 confirmation.done(confirmation.error)
-            except Exception:  # of one request; the confirmations of others follow
-                log.exception("a request could not be answered")
+            except Exception:  # of one request; others still have to get their confirmations
+                log.exception("the confirmation of a request failed")
 
     def _poll_again(self) -> None:
-        # Without anything pending there are still messages about the connection to fetch.
+        # Without anything pending, errors of the connection are still to be fetched.
         self._is_polling_fast = self._pending > 0
         self._timer = self._loop.call_later(POLL_SECONDS if self._pending else IDLE_POLL_SECONDS, self._poll)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
-            log.error("the producer cannot go on and is replaced", error=describe(error))
+            log.error("the producer had a fatal error and is replaced", error=describe(error))
             self._broken = True
         else:
-            log.warning("Kafka is away", error=sentence(error))
+            log.warning("Kafka is unreachable", error=describe_error(error))
 
     def _replace_producer(self) -> None:
         """A fatal error is final for a producer: what it holds fails, and a new one takes over."""
@@ -226,7 +226,7 @@ class EventWriter:
 
 
 class _Confirmation:
-    """One request's records, confirmed one by one. The last one settles it: it is told after the poll, not within."""
+    """One request's records, confirmed one by one. After the last one it is settled, after the poll, not within it."""
 
     __slots__ = ("_left", "_settled", "done", "error", "written")
 
@@ -239,7 +239,7 @@ class _Confirmation:
             settled.append(self)
 
     def confirm(self, error: KafkaError | None, _: Message) -> None:
-        """Kafka has answered for one record."""
+        """Kafka has confirmed one record, or refused it."""
         if error is not None:
             self.error = _failure(error)
         self._left -= 1
@@ -247,7 +247,7 @@ class _Confirmation:
             self._settled.append(self)
 
     def abandon(self, records: int, error: Exception) -> None:
-        """So many records were not even sent. Those before them are not confirmed before the next poll."""
+        """So many records were not sent. Those before them are not confirmed before the next poll."""
         self.error = error
         self._left -= records
         self.written -= records
@@ -260,5 +260,5 @@ def _failure(error: KafkaError) -> Exception:
 
 
 def _refusal(error: BufferError | KafkaException) -> Exception:
-    """Why nothing was taken."""
+    """The exception for a record that librdkafka did not take."""
     return NoRoom() if isinstance(error, BufferError) else _failure(error.args[0])

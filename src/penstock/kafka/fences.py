@@ -1,8 +1,9 @@
-"""Writing where routing goes on, which one router at a time can do, and fences into `penstock.matched`.
+"""What the router writes beside its query: from where routing resumes, fences in `penstock.matched`, and markers in
+`penstock.events`.
 
-The former is written in transactions with an id that all routers share, so that one which was replaced is fenced by
-Kafka itself: it can note nothing more. The fences cannot be: a transaction would leave holes in `penstock.matched`. One
-that comes late has a lower number than its successor's and is none.
+From where routing resumes is written in transactions with an id that all routers share, so that a router that was
+replaced is fenced by Kafka itself: it can record nothing more. Fences cannot be: a transaction would leave holes in
+`penstock.matched`. A late fence has a lower number than its successor's and is ignored.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from penstock.settings import Settings
 FENCE_OPTIONS = {
     "linger.ms": 0,
     "delivery.timeout.ms": int(KAFKA_SECONDS * 1000),
-    "error_cb": lambda error: None,  # a fence that is not written reports that itself
+    "error_cb": lambda error: None,  # write_fence reports a fence that could not be written
 }
 TRANSACTION = {"transaction.timeout.ms": 10_000, "linger.ms": 0}
-"""All who read reports wait for a transaction that is left open."""
+"""Short, because all readers of reports wait for a transaction that is left open."""
 
 
 class RouterSuperseded(RuntimeError):
@@ -42,11 +43,11 @@ class FenceWriter:
         self._notes = TransactionalPartition(settings, "router", 0, TRANSACTION)
         self._producer = self._connect()
         self.take_over = self._notes.open
-        """To be called first, and once: from here on no router before can note anything. Waits for Kafka."""
+        """To be called first, and once: from here on no former router can record anything. Waits for Kafka."""
         self.look_after = self._notes.look_after
-        """To be called now and then: hears what the client has to say about itself."""
-        self.given_up = self._notes.given_up
-        """To be set when the router ends: nothing is waited for any more."""
+        """To be called now and then: serves the callbacks of the client."""
+        self.stop_waiting = self._notes.stop_waiting
+        """To be set when the router ends: ends waiting for Kafka."""
         self.close = self._notes.close
 
     def note_epoch(self, epoch: int) -> None:
@@ -54,17 +55,20 @@ class FenceWriter:
         self._commit([Entry(topics.REPORTS, generations.EPOCH_KEY, generations.encode_epoch(epoch))])
 
     def note_log(self, topic_id: str) -> None:
-        """Routing goes by the events in the topic with this id. Raises RouterSuperseded."""
+        """Records the id of the topic whose events are routed. Raises RouterSuperseded."""
         self._commit([Entry(topics.REPORTS, generations.LOG_KEY, generations.encode_log(topic_id))])
 
     def note(self, point: LivePoint, forget: Iterable[str]) -> None:
-        """Routing goes on from this point; what was noted under the keys of former routers is removed. Raises
-        Superseded."""
+        """Records the point from which routing resumes, and removes the keys of former routers. Raises
+        RouterSuperseded."""
         noted = Entry(topics.REPORTS, generations.key_of(point.number), generations.encode(point))
         self._commit([noted, *(Entry(topics.REPORTS, key, None) for key in forget)])
 
     def note_served(self, changes: Mapping[str, Served | None]) -> None:
-        """Which routes are served, or left out from where on; None for one that has ended. Raises RouterSuperseded."""
+        """Records which routes are served, or left out from where on; None for one that has ended.
+
+        Raises RouterSuperseded.
+        """
         self._commit(
             [
                 Entry(topics.REPORTS, reports.served_key(uid), None if served is None else reports.encode(served))
@@ -72,9 +76,9 @@ class FenceWriter:
             ]
         )
 
-    def put_up(self, point: LivePoint, follows: int) -> None:
-        """From here on no generation before this one counts, in any partition. Until here the one with the number
-        `follows` did. Raises KafkaAway."""
+    def write_fence(self, point: LivePoint, follows: int) -> None:
+        """Writes a generation's fence to every partition: after it, records of lower generations are ignored. Before it
+        the generation with the number `follows` counted. Raises KafkaAway."""
         written: set[int] = set()
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -94,7 +98,7 @@ class FenceWriter:
         except (BufferError, KafkaException) as error:
             raise KafkaAway(describe(error)) from error
         if len(written) < len(point.start):
-            self._producer = self._connect()  # whose predecessor may have lost Kafka for good
+            self._producer = self._connect()  # the former client may have lost Kafka for good
             raise KafkaAway("a fence could not be written")
 
     def _commit(self, entries: list[Entry]) -> None:
@@ -108,10 +112,10 @@ class FenceWriter:
 
 
 def fence_headers(number: int, start: int, follows: int) -> dict[str, bytes]:
-    """The headers of a fence: a marker of that generation, so that nobody takes it for an event, with the origin before
+    """The headers of a fence: a marker of that generation, so that it is not taken for an event, with the origin before
     its start.
 
-    Where there is none before, a part is said to be left, so that no reader takes origin 0 for routed.
+    If there is none before, the fence claims that a part is left, so that no reader takes origin 0 for routed.
     """
     fence = {
         records.FENCE: str(follows).encode(),
@@ -123,17 +127,15 @@ def fence_headers(number: int, start: int, follows: int) -> dict[str, bytes]:
     return fence if start > 0 else {**fence, records.PARTS_LEFT: b"1"}
 
 
-# Writing markers into `penstock.events`: records without an event, into partitions that are named.
-
 MARKER_OPTIONS = {
     "linger.ms": 0,
     "delivery.timeout.ms": int(KAFKA_SECONDS * 1000),
-    "error_cb": lambda error: None,  # a marker that is not written reports that itself
+    "error_cb": lambda error: None,  # write reports a marker that could not be written
 }
 
 
 class MarkerWriter:
-    """Writes markers and waits for them."""
+    """Writes markers, records without an event, and waits for their confirmation."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -160,7 +162,7 @@ class MarkerWriter:
         except (BufferError, KafkaException) as error:
             raise KafkaAway(describe(error)) from error
         if offsets.keys() != set(wanted):
-            self._producer = self._connect()  # whose predecessor may have lost Kafka for good
+            self._producer = self._connect()  # the former client may have lost Kafka for good
             raise KafkaAway("the markers could not be written")
         return offsets
 

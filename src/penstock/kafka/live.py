@@ -1,4 +1,4 @@
-"""Topics as they grow, from where they end at this moment: for people who watch, not for work that misses nothing."""
+"""Follows topics from their present ends: for people who watch, who may miss records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from penstock.contract import attempts, records
 from penstock.contract.attempts import AttemptRecord
 from penstock.contract.records import Unreadable
-from penstock.events import kafka_binding as kafka
+from penstock.events import kafka_binding
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.filters.evaluate import matches_event
 from penstock.filters.predicate import Predicate
@@ -28,16 +28,16 @@ READING = {
     "isolation.level": "read_committed",
     "fetch.wait.max.ms": 100,
     "queued.max.messages.kbytes": 16 * 1024,
-    "log_level": 0,  # a person reads what comes; what matters is told in a sentence
+    "log_level": 0,  # a person reads the output; problems are reported by exceptions
 }
 
 
 class LiveReader:
     """Reads what is added to some topics. Used by one thread only."""
 
-    def __init__(self, consumer: Consumer, topics: Mapping[str, str], doubts: list[KafkaError]) -> None:
-        """Takes the topics by their names in Kafka; `doubts` gets what the client says between two polls."""
-        self._consumer, self._topics, self._doubts = consumer, topics, doubts
+    def __init__(self, consumer: Consumer, topics: Mapping[str, str], errors: list[KafkaError]) -> None:
+        """Takes the topics by their names in Kafka; `errors` gets the client's errors between two polls."""
+        self._consumer, self._topics, self._errors = consumer, topics, errors
         self._next: dict[tuple[str, int], int] = {}
         """By topic and partition, the offset of the next record."""
         self._go_to_ends()
@@ -47,15 +47,15 @@ class LiveReader:
             for topic in self._topics:
                 known = self._consumer.list_topics(topic, timeout=KAFKA_SECONDS).topics[topic]
                 for number in known.partitions:
-                    place = TopicPartition(topic, number)
-                    self._next[topic, number] = self._consumer.get_watermark_offsets(place, timeout=KAFKA_SECONDS)[1]
+                    found = TopicPartition(topic, number)
+                    self._next[topic, number] = self._consumer.get_watermark_offsets(found, timeout=KAFKA_SECONDS)[1]
         except KafkaException as error:
             raise KafkaAway(describe(error)) from error
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in sorted(self._next.items())])
 
     def leave_out(self, seconds: float) -> Counter[str]:
-        """Reads nothing for so many seconds, and goes on where the topics end then. How many records of each topic lie
-        in between, as far as offsets tell. Raises KafkaAway."""
+        """Reads nothing for so many seconds, and continues where the topics end then. Returns how many records of each
+        topic were skipped, by offsets. Raises KafkaAway."""
         before = dict(self._next)
         self._consumer.unassign()
         time.sleep(seconds)
@@ -66,7 +66,7 @@ class LiveReader:
         return left_out
 
     def poll(self, seconds: float) -> list[tuple[str, LogRecord]]:
-        """What has come, each with its topic; nothing where nothing came within so many seconds. Raises KafkaAway."""
+        """The new records, each with its topic; none if there were none within so many seconds. Raises KafkaAway."""
         first = self._consumer.poll(seconds)
         if first is None:
             self._check()
@@ -77,42 +77,40 @@ class LiveReader:
         return [(self._topics[message.topic() or ""], record_of(message)) for message in found]
 
     def _check(self) -> None:
-        """A client whose brokers are all gone says so once, and then tries for ever; a person wants to know."""
-        if any(doubt.code() == KafkaError._ALL_BROKERS_DOWN for doubt in self._doubts):
+        """A client without any broker reports that once and then retries for ever; a person needs an error."""
+        if any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._errors):
             try:
                 self._consumer.list_topics(timeout=KAFKA_SECONDS)
             except KafkaException as error:
                 raise KafkaAway(describe(error)) from error
-        self._doubts.clear()
+        self._errors.clear()
 
 
 @contextmanager
 def following(settings: Settings, *topics: str) -> Iterator[LiveReader]:
-    """A reader of what comes from now on. Raises KafkaAway."""
-    doubts: list[KafkaError] = []
-    consumer = clients.consumer(settings, "live", {**READING, "error_cb": doubts.append}, watchdog=None)
+    """A reader of records from now on. Raises KafkaAway."""
+    errors: list[KafkaError] = []
+    consumer = clients.consumer(settings, "live", {**READING, "error_cb": errors.append}, watchdog=None)
     try:
-        yield LiveReader(consumer, {clients.topic_name(settings, topic): topic for topic in topics}, doubts)
+        yield LiveReader(consumer, {clients.topic_name(settings, topic): topic for topic in topics}, errors)
     finally:
         consumer.close()
 
-
-# No more of what comes than a person can read, and of how much it is a sample.
 
 PER_SECOND = 50
 
 
 class SampleLimit:
-    """Lets so many through each second. Used by one thread only."""
+    """Lets through as many records per second as a person can read. Used by one thread only."""
 
     def __init__(
         self,
-        say: Callable[[int, int], None],
+        report: Callable[[int, int], None],
         limit: int = PER_SECOND,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Calls `say` after each second in which something was left out: how many were let through, of how many."""
-        self._say, self._limit, self._clock = say, limit, clock
+        """Calls `report` after each second in which something was left out: how many were let through, of how many."""
+        self._report, self._limit, self._clock = report, limit, clock
         self._second, self._seen = int(clock()), 0
 
     def admits(self) -> bool:
@@ -127,41 +125,38 @@ class SampleLimit:
         return self._seen >= self._limit and int(self._clock()) == self._second
 
     def leave_out(self, count: int) -> None:
-        """So many came that nobody has looked at."""
+        """Counts records that were skipped unread."""
         self._seen += count
 
     def turn(self) -> None:
-        """To be called now and then: says what was left out of the second that is over."""
+        """To be called now and then: reports what was left out in the last second."""
         second = int(self._clock())
         if second != self._second:
             if self._seen > self._limit:
-                self._say(self._limit, self._seen)
+                self._report(self._limit, self._seen)
             self._second, self._seen = second, 0
-
-
-# Which of the records that come one wants to see, read as what they are.
 
 
 @dataclass(frozen=True)
 class LiveSelection:
-    """Events, or attempts, that are wanted."""
+    """Selects and decodes the events, or attempts, to show."""
 
     predicate: Predicate
     uid: str | None = None
     """Of the Broker or Channel, or of the route; None: of any."""
 
     def event(self, record: LogRecord) -> CloudEvent | None:
-        """The event of a record of `penstock.events`, where it is wanted."""
+        """The event of a record of `penstock.events`, if it is selected."""
         if self.uid is not None and dict(record.headers).get(records.TARGET) != self.uid.encode():
             return None
         try:
-            event = kafka.from_headers(record.headers, record.value)
+            event = kafka_binding.from_headers(record.headers, record.value)
         except MalformedEvent:
-            return None  # a marker, or nothing of penstock's
+            return None  # a marker, or a foreign record
         return event if matches_event(self.predicate, event) else None
 
     def attempt(self, record: LogRecord) -> AttemptRecord | None:
-        """The attempt of a record of `penstock.attempts`, where it is wanted."""
+        """The attempt of a record of `penstock.attempts`, if it is selected."""
         try:
             attempt = attempts.decode(record.value or b"")
         except Unreadable:

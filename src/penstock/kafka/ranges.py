@@ -1,6 +1,6 @@
-"""Reading topics from given offsets up to where they end at this moment: for questions, not for following.
+"""Reading topics from given offsets up to their present ends: for queries, not for following.
 
-Only what is committed is read. Nothing is waited for but Kafka itself, and that not for long.
+Only committed records are read. It waits only for Kafka itself, and not for long.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from penstock.settings import Settings
 
 AT_ONCE = 1000
 WAIT_SECONDS = 0.1
-"""For so many records: offsets of transactions' ends count among those that are left, and never come."""
-SILENT_SECONDS = 15.0
-"""Without a record for so long, Kafka counts as away."""
+"""How long to wait for a full chunk: the ends of transactions have offsets, but are never returned as records."""
+UNRESPONSIVE_SECONDS = 15.0
+"""Time without a record after which Kafka counts as unreachable."""
 
 READING = {
     "enable.auto.offset.store": False,
@@ -28,16 +28,16 @@ READING = {
     "isolation.level": "read_committed",
     "fetch.wait.max.ms": 20,
     "queued.max.messages.kbytes": 32 * 1024,
-    "error_cb": lambda error: None,  # every question below reports its own failure
+    "error_cb": lambda error: None,  # every request reports its own failure
 }
 
 
 class RecordsGone(KafkaAway):
-    """Retention has removed what was to be read next."""
+    """Retention has removed the next records to read."""
 
 
 class LogRecord(NamedTuple):
-    """A record as it lies in a topic."""
+    """A record of a topic."""
 
     partition: int
     offset: int
@@ -52,17 +52,17 @@ class RangeReader:
     """Reads ranges of topics. Used by one thread only."""
 
     def __init__(self, settings: Settings, passing_over_gone: bool = True) -> None:
-        """Records that retention removes while it reads are passed over, or else are a RecordsGone."""
+        """Records that retention removes meanwhile are skipped, or else raise RecordsGone."""
         self._settings = settings
         own = READING if passing_over_gone else {**READING, "auto.offset.reset": "error"}
         self._consumer: Consumer = clients.consumer(settings, "ranges", own, watchdog=None)
 
     def close(self) -> None:
-        """Leaves Kafka."""
+        """Closes the connection."""
         self._consumer.close()
 
     def retained(self, topic: str) -> dict[int, Retained]:
-        """What each partition holds, up to the last that is committed; nothing for a topic that is not there."""
+        """What each partition holds, up to the last committed record; nothing for a topic that does not exist."""
         name = clients.topic_name(self._settings, topic)
         try:
             known = self._consumer.list_topics(name, timeout=KAFKA_SECONDS).topics[name]
@@ -82,7 +82,7 @@ class RangeReader:
             found = self._consumer.offsets_for_times(wanted, timeout=KAFKA_SECONDS) if wanted else []
         except KafkaException as error:
             raise KafkaAway(describe(error)) from error
-        # Kafka answers -1 where nothing is as young as that.
+        # The offset is -1 where no record is that new.
         return {one.partition: one.offset if one.offset >= 0 else kept[one.partition].end for one in found}
 
     def read(self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[list[LogRecord]]:
@@ -93,14 +93,14 @@ class RangeReader:
         name = clients.topic_name(self._settings, topic)
         self._consumer.assign([_place(name, number, starts.get(number, 0)) for number in ahead])
         try:
-            heard = time.monotonic()
+            received_at = time.monotonic()
             at = {number: starts.get(number, 0) for number in ahead}
             while ahead:
                 left = sum(end - at[number] for number, end in ahead.items())
                 messages = self._consumer.consume(min(AT_ONCE, left), WAIT_SECONDS)
                 if messages:
-                    heard = time.monotonic()
-                elif time.monotonic() - heard > SILENT_SECONDS:
+                    received_at = time.monotonic()
+                elif time.monotonic() - received_at > UNRESPONSIVE_SECONDS:
                     raise KafkaAway(f"{topic} cannot be read")
                 records = [record for message in messages if (record := _taken(message, ahead)) is not None]
                 at |= {record.partition: record.offset + 1 for record in records}
@@ -115,7 +115,7 @@ def _place(topic: str, partition: int, offset: int | None = None) -> TopicPartit
 
 
 def _taken(message: Message, ahead: dict[int, int]) -> LogRecord | None:
-    """The record of a message that is wanted. Partitions that have been read to their end are taken off `ahead`."""
+    """The record of a message that is wanted. Partitions that have been read to their end are removed from `ahead`."""
     partition, offset, error = message.partition() or 0, message.offset() or 0, message.error()
     end = ahead.get(partition)
     if error is not None:
@@ -138,7 +138,7 @@ def record_of(message: Message) -> LogRecord:
     key, value = message.key(), message.value()
     try:
         headers = message.headers() or ()
-    except (ValueError, SystemError):  # names that are no text: no record of penstock's
+    except (ValueError, SystemError):  # names that are not text: a foreign record
         headers = ()
     place = message.partition() or 0, message.offset() or 0
     return LogRecord(*place, message.timestamp()[1], _bytes(key), headers, _bytes(value))  # type: ignore[arg-type]

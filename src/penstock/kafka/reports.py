@@ -1,7 +1,7 @@
-"""How a component of the data plane reports to the control plane: acknowledged versions, signs of life,
-losses, how deliveries go.
+"""Reports of the data plane to the control plane, in `penstock.reports`: acknowledged versions, heartbeats, losses,
+and the state of deliveries.
 
-And the sign that stops the dispatcher's tasks of one run, which reaches a task wherever Spark put it.
+Also the record that stops the dispatcher's tasks of one run, which reaches a task wherever Spark runs it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 FLUSH_SECONDS = 5
 LINGER_MS = 5
-"""What is told of many routes at once becomes one request: the embedded Kafka writes each to disk."""
+"""Reports on many routes become one request: the embedded Kafka writes each request to disk."""
 
 
 class Reporter:
@@ -40,33 +40,33 @@ class Reporter:
         self._version: int | None = None
         self._refused: dict[str, str] = {}
         self._waiting = ""
-        self._complained = False
+        self._has_warned = False
         self._stop = threading.Event()
         self._closed = False
         self._lock = threading.Lock()
-        self._thread = OwnedThread(f"reports of {component}", self._beat, failed)
+        self._thread = OwnedThread(f"reports of {component}", self._heartbeat, failed)
         self._thread.start()
 
     def ack(self, version: int, refused: Mapping[str, str] | None = None) -> None:
-        """This instance acts by `version` from now on, but for routes that it refused."""
+        """This instance uses `version` from now on, except for routes that it refused."""
         with self._lock:
             self._version, self._refused = version, dict(refused or {})
             self._send_ack(version)
 
     def waiting(self, reason: str) -> None:
-        """A newer version cannot come into force for this reason; empty when that is over."""
+        """A newer version cannot come into force, with the reason; empty when that is over."""
         with self._lock:
             if reason != self._waiting:
                 self._waiting, self._version = reason, self._version or 0
                 self._send_ack(self._version)
 
     def loss(self, route: str, partition: int, first: int, last: int) -> None:
-        """The events from `first` to `last` were gone before the route got them."""
+        """The events from `first` to `last` were removed before the route got them."""
         loss = Loss(route, partition, first, last, time.time())
         self._send(reports.key_of(loss), reports.encode(loss))
 
     def standing(self, standing: Standing) -> None:
-        """How the deliveries of a route go."""
+        """The health of a route's deliveries."""
         self._send(reports.key_of(standing), reports.encode(standing))
 
     def no_standing(self, route: str) -> None:
@@ -74,11 +74,11 @@ class Reporter:
         self._send(reports.standing_key(route, self.instance), None)
 
     def seen_type(self, seen: SeenType) -> None:
-        """Events of a type pass a target that wants to know."""
+        """A target that records event types has received events of a type."""
         self._send(reports.key_of(seen), reports.encode(seen))
 
     def replayed(self, progress: ReplayProgress) -> None:
-        """A Replay has got that far."""
+        """The progress of a Replay."""
         self._send(reports.key_of(progress), reports.encode(progress))
 
     def forget_replay(self, route: str, partition: int) -> None:
@@ -86,11 +86,11 @@ class Reporter:
         self._send(reports.replay_key(route, partition), None)
 
     def shut_out(self, partition: int, generation: int, fence: int) -> None:
-        """Records of a generation do not count, because of this fence."""
+        """Records of a generation are ignored because of this fence."""
         self._send(generations.shut_out_key(partition), generations.encode(ShutOut(generation, fence)))
 
     def close(self) -> None:
-        """Ends in order: this instance no longer counts."""
+        """Shuts down: this instance no longer counts as alive."""
         self._stop.set()
         self._thread.join(FLUSH_SECONDS)
         self._send(reports.key_of(Ack(self._component, self.instance, 0, 0)), None)
@@ -98,7 +98,7 @@ class Reporter:
         self._producer.flush(FLUSH_SECONDS)
         self._producer.close()
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         while not self._stop.wait(reports.HEARTBEAT_SECONDS):
             with self._lock:
                 if self._version is not None:
@@ -110,41 +110,41 @@ class Reporter:
         self._send(reports.key_of(ack), reports.encode(ack))
 
     def _send(self, key: str, value: bytes | None) -> None:
-        """A report that Kafka does not take is no reason to end: acknowledgements are repeated, losses are logged."""
+        """A report that Kafka does not take is not fatal: acknowledgements are repeated, losses are logged."""
         if self._closed:
-            return  # nobody counts this instance any more
+            return  # this instance no longer counts as alive
         try:
             self._producer.produce(self._topic, key=key, value=value, on_delivery=self._delivered)
         except (BufferError, KafkaException) as error:
-            self._complain(key, error)
+            self._warn(key, error)
         self._producer.poll(0)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._complain(str(message.key()), error)
+            self._warn(str(message.key()), error)
         else:
-            self._complained = False
+            self._has_warned = False
 
-    def _complain(self, key: str, error: object) -> None:
-        """Once, until a report has arrived again."""
-        if not self._complained:
-            self._complained = True
+    def _warn(self, key: str, error: object) -> None:
+        """Warns once, until a report was written again."""
+        if not self._has_warned:
+            self._has_warned = True
             log.warning("a report could not be written", key=key, error=describe(error))
 
 
 class ServedReader:
-    """Reads once what earlier routers have noted: the routes that they served, and where routing goes on."""
+    """Reads once what earlier routers have recorded: the routes that they served, and where routing resumes."""
 
     def __init__(self, settings: Settings, failed: Failed) -> None:
         self.served: dict[str, Served] = {}
         self.points: dict[str, LivePoint] = {}
-        """By key: of each router that was not forgotten."""
+        """By key, the points of routers that were not removed."""
         self.epoch = 0
         """Of the router before."""
         self.log = ""
-        """Kafka's id of the events that routing went by; empty where none was noted."""
+        """Kafka's id of the topic of events that was routed; empty where none was recorded."""
         self.fence = 0
-        """The highest fence that shut out a generation which no point shut out; 0 where there was none."""
+        """The highest reported fence of a generation that no point shut out; 0 where there was none."""
         self.read = threading.Event()
         self._follower = TableFollower(settings, topics.REPORTS, self._apply, self.read.set, failed)
 
@@ -176,23 +176,23 @@ class ServedReader:
             self.served[uid] = report
 
 
-class StopSign:
-    """Stops the dispatcher's tasks of one run."""
+class StopRecord:
+    """The record that stops the dispatcher's tasks of one run."""
 
     def __init__(self, settings: Settings, run: str) -> None:
         self._key = stop_key(run)
         self._topic = clients.topic_name(settings, topics.REPORTS)
         self._producer = clients.producer(settings, "stop-sign", {}, watchdog=None)
 
-    def show(self) -> None:
-        """Tasks that run end in order."""
-        self._write(b"{}")
+    def write(self) -> None:
+        """Makes running tasks shut down."""
+        self._produce(b"{}")
 
     def remove(self) -> None:
-        """They have ended."""
-        self._write(None)
+        """Removes the record once they have ended."""
+        self._produce(None)
 
-    def _write(self, value: bytes | None) -> None:
+    def _produce(self, value: bytes | None) -> None:
         self._producer.produce(self._topic, key=self._key, value=value)
         self._producer.flush(FLUSH_SECONDS)
 

@@ -1,7 +1,7 @@
 """`penstock.routes` as its writer sees it, and the ends of `penstock.events`: blocking calls, for a thread.
 
 A change is written in one transaction, so that no reader ever sees a part of it. The transactional id is the same for
-every control plane: one that comes to a Kafka where another publishes already takes over, and the other one ends.
+every control plane: one that starts while another one publishes to the same Kafka takes over, and the other one ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StoredRoutes:
 
 
 class StoredReader:
-    """Makes what the topic holds of its records, one by one."""
+    """Builds the content of the topic from its records, one by one."""
 
     def __init__(self) -> None:
         self._builder = SnapshotBuilder()
@@ -49,7 +49,7 @@ class StoredReader:
         self._complete = False
 
     def apply(self, key: str, value: bytes | None) -> None:
-        """Takes the next record. Raises Unreadable, having noted it."""
+        """Takes the next record. Raises Unreadable, after noting it."""
         self._complete = False
         snapshot = self._builder.apply(key, value)
         if snapshot is not None:
@@ -58,7 +58,7 @@ class StoredReader:
     def stored(self) -> StoredRoutes:
         """What was read so far."""
         unreadable = frozenset(self._builder.unreadable)
-        # Where the version cannot be read, nothing tells how many routes there should be.
+        # If the version cannot be read, the number of routes is unknown.
         missing = self._builder.missing > 0 or VERSION_KEY in unreadable
         return StoredRoutes(self._builder.records(), self._newest.version, self._complete, unreadable, missing)
 
@@ -68,7 +68,7 @@ class PublisherSuperseded(RuntimeError):
 
 
 class NotTaken(RuntimeError):
-    """Kafka does not take a record of a change, now or later, so nothing of the change was written."""
+    """Kafka refuses a record of a change for good, so nothing of the change was written."""
 
     def __init__(self, key: str, size: int) -> None:
         super().__init__(f"Kafka does not take the record {key} of {size} bytes")
@@ -84,12 +84,12 @@ class RoutesTopic:
         self._log = TransactionalPartition(settings, "routes", 0)
 
     def read(self) -> StoredRoutes:
-        """Takes the topic over, and returns everything it holds; waits for a Kafka that is not there yet."""
+        """Takes the topic over, and returns everything it holds; waits until Kafka is reachable."""
         self._log.open()
         return self.look()
 
     def look(self) -> StoredRoutes:
-        """Everything the topic holds, without taking it from who publishes there."""
+        """Everything the topic holds, without taking it over."""
         reader = StoredReader()
         done = threading.Event()
         failures: list[BaseException] = []
@@ -108,7 +108,7 @@ class RoutesTopic:
         return reader.stored()
 
     def watch_unreadable(self, found: Callable[[str], None], failed: Failed) -> TableFollower:
-        """Tells, from a thread of its own, each key whose record cannot be read: those there are, and those to come."""
+        """Calls `found`, from a thread of its own, with each key whose record cannot be read, now and later."""
         reader, behind = StoredReader(), True
 
         def apply(key: str, value: bytes | None) -> None:
@@ -130,14 +130,14 @@ class RoutesTopic:
         return follower
 
     def close(self) -> None:
-        """Ends what waits; nothing is written afterwards."""
+        """Ends waiting; nothing is written afterwards."""
         self._closing.set()
-        self._log.given_up.set()
+        self._log.stop_waiting.set()
 
     def write(self, changes: list[tuple[str, bytes | None]], version: bytes) -> None:
         """Writes the changed records (None deletes) and the version that completes them, or nothing.
 
-        Waits for a Kafka that is away. Raises PublisherSuperseded where another control plane has taken over.
+        Waits while Kafka is unreachable. Raises PublisherSuperseded where another control plane has taken over.
         """
         entries = [Entry(topics.ROUTES, key, value) for key, value in [*changes, (VERSION_KEY, version)]]
         try:
@@ -148,7 +148,7 @@ class RoutesTopic:
             ) from error
 
     def look_after(self) -> None:
-        """To be called now and then: hears what the client has to say about itself."""
+        """To be called now and then: serves the callbacks of the client."""
         self._log.look_after()
 
     def retained_events(self) -> tuple[Retained, ...]:
@@ -175,12 +175,12 @@ class RoutesTopic:
             for place in found.values():
                 if place.error is not None:
                     raise KafkaException(place.error)
-            # Kafka answers -1 where nothing is as young as that.
+            # The offset is -1 where no record is that new.
             return tuple(end.end if found[n].offset < 0 else found[n].offset for n, end in enumerate(ends))
         finally:
             consumer.close()
 
 
 def _none_without(_: list[Entry], refused: Entry) -> list[Entry]:
-    """Readers would take the version for a whole one."""
+    """Nothing may be written without the refused record: readers would take the version for complete."""
     raise NotTaken(refused.key, refused.size)

@@ -1,11 +1,11 @@
-"""Following a compacted topic: read it from its beginning, then every change as it comes.
+"""Following a compacted topic: reads it from its beginning, then every change as it arrives.
 
-One thread per topic hands records to a callback. A Kafka that is away is waited for; what was read stays in force. A
-client that has lost Kafka for good is replaced and goes on where it was. A record that cannot be read is reported and
-passed over: what its key said before stays in force.
+One thread per topic hands records to a callback. It waits while Kafka is unreachable; what was read stays in force. A
+client that has lost Kafka for good is replaced, and the new one continues. A record that cannot be read is reported and
+skipped: the former value of its key stays in force.
 
-Kafka removes the record of a deletion after a while (`delete.retention.ms`). A follower that was away for longer may
-never see it, and would keep for ever what was deleted. So it reads everything again where it may have missed some.
+Kafka removes the record of a deletion after a while (`delete.retention.ms`). A follower that was disconnected for
+longer would miss it and keep what was deleted for ever. So it reads everything again if it may have missed deletions.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from penstock.contract import topics
 from penstock.contract.records import Unreadable
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
 from penstock.kafka import clients
-from penstock.kafka.clients import sentence
-from penstock.kafka.tail import get_to_know
+from penstock.kafka.clients import describe_error
+from penstock.kafka.tail import fetch_metadata
 from penstock.kafka.unreadable import report_unreadable
 from penstock.kafka.watchdog import Watchdog
 from penstock.runtime.tasks import Failed, OwnedThread
@@ -32,11 +32,11 @@ from penstock.settings import Settings
 log = structlog.get_logger()
 
 UNSURE_SECONDS = 1800.0
-"""After so long without having been at the end, records that are gone may have been deletions: Kafka keeps those for an
+"""Time without having been at the end after which missing records may have been deletions: Kafka keeps those for an
 hour."""
 ASK_SECONDS = 300.0
-"""How often Kafka is asked whether it is there, while nothing comes."""
-ANSWER_SECONDS = 5.0
+"""How often Kafka is asked whether it is reachable, while there are no records."""
+RESPONSE_SECONDS = 5.0
 
 Apply = Callable[[str, bytes | None], None]
 """Takes a key and its newest value, None where it is deleted. May raise Unreadable."""
@@ -45,8 +45,8 @@ Apply = Callable[[str, bytes | None], None]
 class TableFollower:
     """Hands the records of a single-partition topic to `apply`; calls `caught_up` once the end was reached.
 
-    Where deletions may have been missed it calls `again`, hands over everything from the beginning and then, as
-    deleted, what it did not meet any more, and calls `caught_up` at the end once more.
+    If deletions may have been missed it calls `again`, hands over everything from the beginning and then, as deleted,
+    the keys that are gone, and calls `caught_up` again.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class TableFollower:
     ) -> None:
         self._settings, self._apply, self._caught_up, self._again = settings, apply, caught_up, again
         self._topic = clients.topic_name(settings, topic)
-        self._away = False
+        self._is_unreachable = False
         self._behind = True
         self._next = OFFSET_BEGINNING
         self._keys: set[str] = set()
-        """Those that have a value."""
-        self._unmet: set[str] = set()
-        """Those among them that were not met yet while everything is read again."""
+        """Keys that have a value."""
+        self._unread: set[str] = set()
+        """Keys that were not read yet while everything is read again."""
         self._wanted_again = False
         self._clock, self._at_end = clock, clock()
         self._watchdog = Watchdog()
@@ -80,12 +80,12 @@ class TableFollower:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends reading; returns when no callback runs any more."""
+        """Stops reading; returns when no callback runs any more."""
         self._stop.set()
         self._thread.join(10)
 
     def read_again(self) -> None:
-        """Has everything read again. To be called from `apply` or `caught_up`, where deletions are missing."""
+        """Makes it read everything again. To be called from `apply` or `caught_up`, if deletions are missing."""
         self._wanted_again = True
 
     def _run(self) -> None:
@@ -93,7 +93,7 @@ class TableFollower:
             self._watchdog = Watchdog()
             consumer = clients.consumer(self._settings, "follower", self._options(), self._watchdog)
             try:
-                get_to_know(consumer, self._topic)
+                fetch_metadata(consumer, self._topic)
                 consumer.assign([TopicPartition(self._topic, 0, self._next)])
                 self._read(consumer)
             finally:
@@ -104,23 +104,23 @@ class TableFollower:
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 500,
             "isolation.level": "read_committed",
-            "error_cb": self._not_reached,
+            "error_cb": self._warn_unreachable,
         }
 
     def _read(self, consumer: Consumer) -> None:
-        """Until stopped, or until the consumer is of no use any more."""
+        """Reads until stopped, or until the consumer has to be replaced."""
         while not self._stop.is_set() and not self._watchdog.gone:
             if self._wanted_again:
                 self._begin_again(consumer)
             message = consumer.poll(0.2)
             if message is None:
-                self._stay_sure(consumer)
+                self._confirm_end(consumer)
                 continue
             error = message.error()
             if error is None:
                 self._take(message)
             elif error.code() != KafkaError._PARTITION_EOF:
-                self._not_reached(error)
+                self._warn_unreachable(error)
             else:
                 self._reach_end()
         if self._watchdog.gone:
@@ -128,7 +128,7 @@ class TableFollower:
 
     def _begin_again(self, consumer: Consumer) -> None:
         log.warning("deletions may have been missed; the topic is read again from its beginning", topic=self._topic)
-        self._wanted_again, self._behind, self._unmet = False, True, set(self._keys)
+        self._wanted_again, self._behind, self._unread = False, True, set(self._keys)
         self._next = OFFSET_BEGINNING
         self._again()
         consumer.assign([TopicPartition(self._topic, 0, self._next)])
@@ -137,15 +137,15 @@ class TableFollower:
         self._at_end = self._clock()
         if not self._behind:
             return
-        for key in self._unmet:
+        for key in self._unread:
             self._keys.discard(key)
             self._apply(key, None)
-        self._unmet = set()
-        self._behind = self._away = False
+        self._unread = set()
+        self._behind = self._is_unreachable = False
         self._caught_up()
 
     def _take(self, message: Message) -> None:
-        self._away = False
+        self._is_unreachable = False
         offset = message.offset() or 0
         if self._may_have_missed(offset):
             self._wanted_again = True
@@ -153,31 +153,31 @@ class TableFollower:
         self._next = offset + 1
         try:
             key, value = text_key(message), message.value()
-            self._unmet.discard(key)
+            self._unread.discard(key)
             (self._keys.discard if value is None else self._keys.add)(key)
             self._apply(key, value)
         except Unreadable as problem:
             report_unreadable(message, problem)
 
     def _may_have_missed(self, offset: int) -> bool:
-        """Whether this one comes after a gap, and after so long that deletions may be what is gone. The end of a
-        transaction is a gap as well; then everything is read for nothing."""
+        """Whether this offset follows a gap, after so long that deletions may be missing. The end of a transaction is a
+        gap as well; then everything is read again without need."""
         return not self._behind and offset > self._next and self._clock() - self._at_end > UNSURE_SECONDS
 
-    def _stay_sure(self, consumer: Consumer) -> None:
-        """Where nothing comes, nothing has happened, or Kafka is not reached: asks which it is, now and then."""
+    def _confirm_end(self, consumer: Consumer) -> None:
+        """Without records, either nothing has changed or Kafka is unreachable: finds out which, now and then."""
         unsure = self._clock() - self._at_end
         if self._behind or not ASK_SECONDS < unsure < UNSURE_SECONDS:
             return
         with contextlib.suppress(KafkaException):
-            consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=ANSWER_SECONDS)
+            consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=RESPONSE_SECONDS)
             self._at_end = self._clock()
 
-    def _not_reached(self, error: KafkaError) -> None:
-        """Says once that Kafka is away, not at every attempt to reach it."""
-        if not self._away:
-            self._away = True
-            log.warning("waiting for Kafka", topic=self._topic, error=sentence(error))
+    def _warn_unreachable(self, error: KafkaError) -> None:
+        """Logs once that Kafka is unreachable, not at every attempt to reach it."""
+        if not self._is_unreachable:
+            self._is_unreachable = True
+            log.warning("waiting for Kafka", topic=self._topic, error=describe_error(error))
 
 
 def text_key(message: Message) -> str:
@@ -211,7 +211,7 @@ class SnapshotFollower:
         )
         self._reads_again = False
         self._uncounted = 0
-        """Records that the version does not count, and that were there when everything was read again."""
+        """Records beyond those that the version counts, which were there when everything was read again."""
 
     def start(self) -> None:
         """Begins to read; the first announcement is the state at the end of the topic."""
@@ -234,7 +234,7 @@ class SnapshotFollower:
             self._show(snapshot)
 
     def _read_again(self) -> None:
-        """What was announced stays in force until everything has been read."""
+        """The announced snapshot stays in force until everything has been read."""
         self._builder, self._reads_again = SnapshotBuilder(), True
 
     def _reached_end(self) -> None:

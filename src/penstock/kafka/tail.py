@@ -1,7 +1,7 @@
 """The tail of a topic: a thread that reads it as it grows and hands batches to an event loop.
 
-Batches are bounded in number and size; a loop that is busy slows the thread down, and Kafka keeps the rest. What a
-record means is for the room that reads it: it gives the function that decodes one.
+Batches are bounded in number and size; a loop that is busy slows the thread down, and Kafka keeps the rest. The caller
+gives the function that decodes a record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.kafka import clients
 from penstock.kafka.unreadable import report_unreadable
 from penstock.kafka.watchdog import ending_process
 from penstock.observability.logs import describe
-from penstock.runtime.tasks import OwnedThread, Owner
+from penstock.runtime.tasks import OwnedThread, TaskScope
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -46,34 +46,34 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Decoder(Generic[T]):
-    """What the records of a topic are to the room that reads them."""
+    """How the caller decodes the records of a topic."""
 
     read: Callable[[int, int, int, RawHeaders | None, bytes | None], T]
     """The record from its partition, offset, timestamp, headers and value. Raises Unreadable."""
-    passed_over: Callable[[int, int], T]
-    """Stands for a record that cannot be read, so that nobody takes the gap for a loss."""
+    unreadable: Callable[[int, int], T]
+    """A substitute for a record that cannot be read, so that the gap is not treated as a loss."""
 
 
 def decode(message: Message, decoder: Decoder[T]) -> T:
-    """The record of a message; one that cannot be read is reported and stands there as one for nobody."""
+    """The record of a message; one that cannot be read is reported and replaced by a substitute."""
     partition, offset = message.partition() or 0, message.offset() or 0
     try:
         return decoder.read(partition, offset, message.timestamp()[1], _headers(message), message.value())
     except Unreadable as problem:
         report_unreadable(message, problem)
-        return decoder.passed_over(partition, offset)
+        return decoder.unreadable(partition, offset)
 
 
 def _headers(message: Message) -> RawHeaders | None:
     try:
         return message.headers()  # type: ignore[return-value]  # pairs of text and bytes
-    except (ValueError, SystemError) as error:  # names that are no text
+    except (ValueError, SystemError) as error:  # names that are not text
         raise Unreadable(f"its headers: {describe(error)}") from error
 
 
-def get_to_know(consumer: Consumer, topic: str) -> None:
-    """Asks for the topic: an assignment to one that the client has not heard of yet starts half a second late."""
-    with contextlib.suppress(KafkaException):  # Kafka is away: then it does not matter
+def fetch_metadata(consumer: Consumer, topic: str) -> None:
+    """Fetches the metadata of the topic: without it an assignment takes effect half a second late."""
+    with contextlib.suppress(KafkaException):  # Kafka is unreachable: then it does not matter
         consumer.list_topics(topic, 5)
 
 
@@ -88,20 +88,20 @@ class TailReader(Generic[T]):
         decoder: Decoder[T],
         *,
         deliver: Callable[[list[T]], None],
-        owner: Owner,
+        scope: TaskScope,
     ) -> None:
         self._settings, self._topic, self._starts = settings, clients.topic_name(settings, topic), starts
-        self._decoder, self._deliver, self._owner = decoder, deliver, owner
+        self._decoder, self._deliver, self._scope = decoder, deliver, scope
         self._slots = threading.Semaphore(PENDING_BATCHES)
         self._stop = threading.Event()
-        self._thread = OwnedThread(f"tail of {topic}", self._run, owner.fail)
+        self._thread = OwnedThread(f"tail of {topic}", self._run, scope.fail)
 
     def start(self) -> None:
         """Begins to read."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends reading; blocks until the thread is gone."""
+        """Stops reading; blocks until the thread has ended."""
         self._stop.set()
         self._slots.release()
         self._thread.join(5)
@@ -109,18 +109,18 @@ class TailReader(Generic[T]):
     def _run(self) -> None:
         consumer = clients.consumer(self._settings, "tail", READING, ending_process())
         try:
-            get_to_know(consumer, self._topic)
+            fetch_metadata(consumer, self._topic)
             consumer.assign([TopicPartition(self._topic, number, _offset(at)) for number, at in self._starts.items()])
             while not self._stop.is_set():
                 first = consumer.poll(0.2)
                 if first is None:
                     continue
-                # What is already here is taken at once; waiting to fill a batch would only add latency.
+                # Takes what was already received; waiting to fill a batch would only add latency.
                 batch = self._read([first, *consumer.consume(BATCH - 1, 0)])
                 if batch:
                     self._slots.acquire()
                     if not self._stop.is_set():
-                        self._owner.hand_over(self._hand_over, batch)
+                        self._scope.hand_over(self._hand_over, batch)
         finally:
             consumer.close()
 
@@ -129,7 +129,7 @@ class TailReader(Generic[T]):
         for message in messages:
             problem = message.error()
             if problem is not None:
-                log.warning("a topic cannot be read for now", topic=self._topic, error=describe(problem))
+                log.warning("a topic cannot be read", topic=self._topic, error=describe(problem))
                 continue
             batch.append(decode(message, self._decoder))
         return batch
@@ -142,5 +142,5 @@ class TailReader(Generic[T]):
 
 
 def _offset(start: int | None) -> int:
-    """Where to begin. librdkafka takes numbers below zero for something else, such as the end."""
+    """The offset to begin at. librdkafka gives numbers below zero another meaning, such as the end."""
     return OFFSET_BEGINNING if start is None or start < 0 else start

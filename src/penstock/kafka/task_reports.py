@@ -1,8 +1,8 @@
-"""What a dispatcher task on another machine tells the pipeline that started it: its numbers, and lines of its log.
+"""What a dispatcher task on another machine reports to the pipeline that started it: metrics, and lines of its log.
 
-A record under `task/<instance>` in `penstock.reports`, which a task reaches wherever Spark put it. It holds what has
-come since the one before, so only who reads along has it all: the pipeline, from before the task starts. One that is
-missing is missing from the metrics only.
+It is a record under `task/<instance>` in `penstock.reports`, which a task reaches wherever Spark runs it. Each record
+holds the changes since the one before; the pipeline reads them all, from before the task starts. If one is lost, only
+the metrics are incomplete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.settings import Settings
 KIND = "task"
 REPORT_SECONDS = 5.0
 CHANGES = 2000
-"""Changes in one record: some hundred kilobytes."""
+"""Maximum of changes in one record: some hundred kilobytes."""
 FLUSH_SECONDS = 5
 
 
@@ -39,7 +39,7 @@ class TaskReport(msgspec.Struct, frozen=True):
     host: str
     changes: tuple[MetricChange, ...] = ()
     gone: tuple[tuple[str, str, str], ...] = ()
-    """Kind, namespace and name of objects whose numbers are to be forgotten."""
+    """Kind, namespace and name of objects whose metrics are to be removed."""
     lines: tuple[str, ...] = ()
     """Warnings and errors, each a JSON object."""
 
@@ -53,7 +53,7 @@ def key_of(instance: str) -> str:
 
 
 def decode(value: bytes) -> TaskReport:
-    """What was written. Raises Unreadable."""
+    """The report of a record. Raises Unreadable."""
     try:
         return _DECODER.decode(value)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -61,7 +61,7 @@ def decode(value: bytes) -> TaskReport:
 
 
 def reports_of(run: str, instance: str, outbox: Outbox) -> Iterator[TaskReport]:
-    """What has come since the last time, in pieces that fit into records."""
+    """The changes since the last call, in pieces that fit into records."""
     changes, gone, lines = outbox.take()
     host = socket.gethostname()
     if gone or lines:
@@ -78,7 +78,7 @@ class TaskReporter:
         self._topic = clients.topic_name(settings, topics.REPORTS)
         options = {"linger.ms": 0, "compression.type": "lz4"}
         self._producer = clients.producer(settings, "task-reports", options, ending_process())
-        self._producer.produce(self._topic, key=key_of(instance), value=None)  # what it showed before is over
+        self._producer.produce(self._topic, key=key_of(instance), value=None)  # removes the report of an earlier run
         self._stop = threading.Event()
         self._thread = OwnedThread("reports of a task", self._report, failed)
         self._thread.start()
@@ -96,7 +96,7 @@ class TaskReporter:
             self._send()
 
     def _send(self) -> None:
-        """What Kafka does not take is missing from the metrics, and no reason to end."""
+        """A report that Kafka does not take is missing from the metrics, and not fatal."""
         write_metrics()
         for report in reports_of(self._run, self._instance, self._outbox):
             try:

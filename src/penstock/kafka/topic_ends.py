@@ -1,11 +1,11 @@
-"""Looking at the ends of topics: what their partitions hold, their newest records, and what comes after them.
+"""The ends of topics: what their partitions hold, their newest records, and the records after them.
 
-Most of the time nothing is read. While markers are under way the end of `penstock.matched` is followed; at a start the
+Most of the time nothing is read. While markers are in transit the end of `penstock.matched` is followed; at a start the
 newest record of each partition is looked up. `penstock.matched` is written without transactions, so offsets have no
-holes but those of records that are not the router's own. What a record means is for the room that reads it.
+holes except for foreign records. The caller gives the function that decodes a record.
 
-After a question without an answer the next one is put by another client: after a time without Kafka a client may know
-neither partitions nor brokers any more, and does not ask for them by itself.
+After a request without a response the next one is made by another client: after a time without Kafka a client may have
+lost all partitions and brokers, and does not look for them by itself.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from penstock.observability.logs import describe
 from penstock.settings import Settings
 
 KAFKA_SECONDS = 5.0
-"""How long Kafka may take to answer a question before it counts as away."""
+"""How long Kafka may take to respond to a request before it counts as unreachable."""
 
 FIRST_LOOK_BACK, LARGEST_LOOK_BACK = 16, 65_536
-"""Records looked at first when the newest one of a partition is searched; four times as many at each further look, up
-to a limit."""
+"""Records read first when the newest one of a partition is searched; four times as many at each further step, up to a
+limit."""
 
 AT_ONCE = 500
 """Records handed on together while the end is followed."""
@@ -36,24 +36,24 @@ AT_ONCE = 500
 READING = {
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    "fetch.wait.max.ms": 10,  # read in short bursts only, while nothing else should wait
+    "fetch.wait.max.ms": 10,  # reads in short bursts only, and nothing else should wait
     "queued.max.messages.kbytes": 4096,
-    "error_cb": lambda error: None,  # every question below reports its own failure
+    "error_cb": lambda error: None,  # every request reports its own failure
 }
 
 T = TypeVar("T")
 
 Decode = Callable[[int, int, int, RawHeaders | None], T | None]
-"""The record from its partition, offset, timestamp and headers; None for one that somebody else wrote."""
+"""The record from its partition, offset, timestamp and headers; None for a foreign one."""
 
 
 class KafkaAway(ConnectionError):
-    """Kafka does not answer; nothing is known about the topics until it does."""
+    """Kafka does not respond; nothing is known about the topics until it does."""
 
 
 @dataclass(frozen=True)
 class Retained:
-    """What a partition still holds: offsets from `first` up to, not including, `end`."""
+    """What a partition still holds: offsets from `first` up to `end`, exclusive."""
 
     first: int
     end: int
@@ -63,12 +63,12 @@ class TopicEnds(Generic[T]):
     """The ends of `penstock.events` and `penstock.matched`. Used by one thread only."""
 
     def __init__(self, settings: Settings, decode: Decode[T], asking: Callable[[], None] = lambda: None) -> None:
-        """Calls `asking` before every question, each of which has a limit of its own."""
+        """Calls `asking` before every request, each of which has a timeout of its own."""
         self._settings, self._decode, self._asking = settings, decode, asking
         self._events = clients.topic_name(settings, topics.EVENTS)
         self._matched = clients.topic_name(settings, topics.MATCHED)
         self._consumer = self._connect()
-        self._unanswered = False
+        self._has_failed = False
         self._following: dict[int, int] = {}
 
     def _connect(self) -> Consumer:
@@ -118,7 +118,7 @@ class TopicEnds(Generic[T]):
         self._assign()
 
     def poll(self, timeout: float) -> list[T]:
-        """What has been written since; waits up to `timeout` seconds for the first record."""
+        """The records written since; waits up to `timeout` seconds for the first one."""
         if not self._following:
             return []
         first = self._client().poll(timeout)
@@ -135,7 +135,7 @@ class TopicEnds(Generic[T]):
         self._consumer.unassign()
 
     def close(self) -> None:
-        """Leaves Kafka."""
+        """Closes the connection."""
         self._consumer.close()
 
     def _retained(self, topic: str, partition: int) -> Retained:
@@ -168,18 +168,18 @@ class TopicEnds(Generic[T]):
             self._consumer.unassign()
 
     def _client(self) -> Consumer:
-        """Whom to ask."""
+        """The client for the next request."""
         self._asking()
-        if self._unanswered:
+        if self._has_failed:
             self._consumer.close()
             self._consumer = self._connect()
-            self._unanswered = False
+            self._has_failed = False
             if self._following:
                 self._assign()
         return self._consumer
 
     def _away(self, problem: str) -> KafkaAway:
-        self._unanswered = True
+        self._has_failed = True
         return KafkaAway(problem)
 
     def _assign(self) -> None:
@@ -203,7 +203,7 @@ class SeenRecord:
 
 
 class NewRecords:
-    """Hands on what comes to a topic after its ends, without ever waiting. Used by one thread only."""
+    """Returns the records of a topic after its ends, without ever waiting. Used by one thread only."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self._settings, self._topic = settings, clients.topic_name(settings, topic)
@@ -217,7 +217,7 @@ class NewRecords:
             self._assign()
 
     def poll(self) -> SeenRecord | None:
-        """The next record that is here already."""
+        """The next record that was already received; None where there is none."""
         if self._watchdog.gone:
             self._consumer.close()
             self._connect()
@@ -230,12 +230,15 @@ class NewRecords:
         return None
 
     def close(self) -> None:
-        """Leaves Kafka."""
+        """Closes the connection."""
         self._consumer.close()
 
     def _connect(self) -> None:
         self._watchdog = Watchdog()
-        options = {"fetch.wait.max.ms": 2000, "error_cb": lambda error: None}  # others report that Kafka is away
+        options = {
+            "fetch.wait.max.ms": 2000,
+            "error_cb": lambda error: None,
+        }  # other clients report that Kafka is unreachable
         self._consumer = clients.consumer(self._settings, "new-records", options, self._watchdog)
 
     def _assign(self) -> None:

@@ -1,8 +1,8 @@
 """A partition of a table that one task owns: written in transactions, read when the task takes it over.
 
 The transactional id belongs to the partition, so that a task that was replaced but still runs is fenced by Kafka the
-next time it writes, and ends. A record that Kafka does not take, such as one that is too large, is left out and
-reported: trying it again for ever would keep everything else from being written.
+next time it writes, and ends. A record that Kafka refuses, such as one that is too large, is left out and reported:
+retrying it for ever would block everything else.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Messag
 
 from penstock.contract.records import Unreadable
 from penstock.kafka import clients
-from penstock.kafka.clients import sentence
+from penstock.kafka.clients import describe_error
 from penstock.kafka.table import text_key
-from penstock.kafka.tail import get_to_know
+from penstock.kafka.tail import fetch_metadata
 from penstock.kafka.unreadable import report_unreadable
 from penstock.kafka.watchdog import ending_process
 from penstock.observability.logs import describe
@@ -34,17 +34,17 @@ FENCED = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError.FENCED_INSTANCE_ID}
 )
 REFUSALS = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD})
-"""What Kafka says of a record that it will not take the next time either."""
+"""Errors for a record that Kafka will always refuse."""
 
 TRY_SECONDS = 10.0
 BACK_OFF_SECONDS = 0.5
 LARGEST_BYTES = 16 * 1024 * 1024
-"""Before compression, which comes before Kafka's own limit."""
+"""Before compression; Kafka's own limit applies after it."""
 
 OPTIONS = {
-    # As long as Kafka may be away without this task counting as dead; a successor does not wait for it.
+    # How long Kafka may be unreachable without this task counting as dead; a successor does not wait for it.
     "transaction.timeout.ms": 600_000,
-    # Sent when the transaction is committed, which does not wait for it: in one request, not in many.
+    # Records are sent by the commit, which does not wait for the linger: in one request, not in many.
     "linger.ms": 100,
     "compression.type": "lz4",
     "message.max.bytes": LARGEST_BYTES,
@@ -56,8 +56,8 @@ class Fenced(RuntimeError):
     """Another task owns the partition now; this one must end without writing anything more."""
 
 
-class GivenUp(RuntimeError):
-    """Stopped while Kafka was away."""
+class StoppedWaiting(RuntimeError):
+    """Stopped while Kafka was unreachable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +83,17 @@ class StoredRecord:
 
 
 class Trying(IntEnum):
-    """How a transaction is tried: at first as fast as it can be, after a failure so that it shows who is to blame."""
+    """How a transaction is tried: first as fast as possible, after a failure so that the refused record is found."""
 
     TOGETHER = 0
     CONFIRMED = 1
-    """Kafka's answer to each record is listened to, which costs time."""
+    """The delivery of each record is confirmed, which costs time."""
     ALONE = 2
-    """Each record is a batch of its own: Kafka refuses whole batches, also where each record of it would pass."""
+    """Each record is a batch of its own: Kafka refuses whole batches, even if each record would pass alone."""
 
 
 Without = Callable[[list[Entry], Entry], list[Entry]]
-"""What may still be written when Kafka refuses one of the entries: all but it, and what must not stand without it."""
+"""The entries that may still be written without one that Kafka refuses."""
 
 
 class TransactionalPartition:
@@ -101,20 +101,20 @@ class TransactionalPartition:
 
     def __init__(self, settings: Settings, role: str, partition: int, own: Mapping[str, object] | None = None) -> None:
         self.partition = partition
-        self.given_up = threading.Event()
+        self.stop_waiting = threading.Event()
         self._settings, self._role = settings, role
         self._opened = False
         self._broken = False
-        """Whether a transaction was left as it was: such a producer can only be dropped."""
+        """Whether a transaction was left open: such a producer can only be dropped."""
         self._refused: dict[tuple[str, str], int] = {}
         """Topic and key of records that Kafka refused, and their sizes: larger ones are not tried again."""
         ident = f"{settings.topic_prefix}-{role}-{partition}"
-        options = {**OPTIONS, **(own or {}), "transactional.id": ident, "error_cb": self._away}
+        options = {**OPTIONS, **(own or {}), "transactional.id": ident, "error_cb": self._warn_unreachable}
         self._producer = clients.producer(settings, role, options, ending_process())
 
-    def _away(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # the others repeat themselves every second
-            log.warning("Kafka is away", partition=self.partition, error=sentence(error))
+    def _warn_unreachable(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # other errors are repeated every second
+            log.warning("Kafka is unreachable", partition=self.partition, error=describe_error(error))
 
     def open(self) -> None:
         """Takes the partition over, once: a task that had it is fenced from here on."""
@@ -123,16 +123,16 @@ class TransactionalPartition:
                 self._producer.init_transactions(TRY_SECONDS)
                 self._opened = True
             except KafkaException as error:
-                self._judge(error.args[0])
+                self._raise_or_wait(error.args[0])
 
     def load(self, topic: str) -> dict[str, StoredRecord]:
-        """The newest record of each key, as last committed. Call after `open`: nobody else writes then."""
-        return load_partition(self._settings, self._role, topic, self.partition, self.given_up)
+        """The newest record of each key, as last committed. To be called after `open`."""
+        return load_partition(self._settings, self._role, topic, self.partition, self.stop_waiting)
 
     def commit(self, entries: list[Entry], without: Without) -> None:
-        """Writes all entries or none, but for those that Kafka refuses for good.
+        """Writes all entries or none, except those that Kafka refuses for good.
 
-        Waits for a Kafka that is away; raises Fenced once the partition is another's.
+        Waits while Kafka is unreachable; raises Fenced if another task owns the partition.
         """
         left, trying = self._without_refused(entries, without), Trying.TOGETHER
         while True:
@@ -156,12 +156,12 @@ class TransactionalPartition:
                     self._wait(error.args[0])
 
     def look_after(self) -> None:
-        """To be called now and then, from any thread: hears what the client has to say about itself."""
+        """To be called now and then, from any thread: serves the callbacks of the client."""
         self._producer.poll(0)
 
     def close(self) -> None:
-        """Lets go of the connection; nothing is written any more."""
-        self.given_up.set()
+        """Closes the connection; nothing is written any more."""
+        self.stop_waiting.set()
         if not self._broken:
             self._producer.close()
 
@@ -176,7 +176,7 @@ class TransactionalPartition:
                 break
             except BufferError:
                 self._producer.poll(0.1)
-                self._check_given_up()
+                self._check_stopped()
             except KafkaException as error:
                 _note_refusal(entry, refused, error.args[0], None)
                 raise
@@ -184,7 +184,7 @@ class TransactionalPartition:
             self._producer.flush(TRY_SECONDS)
 
     def _without_refused(self, entries: list[Entry], without: Without) -> list[Entry]:
-        """Spares records a try of which it is known how it ends."""
+        """Leaves out records that Kafka has refused before."""
         if not self._refused:
             return entries
         left = entries
@@ -201,7 +201,7 @@ class TransactionalPartition:
         self._refused[entry.topic, entry.key] = entry.size
         REFUSED_RECORDS.bind(entry.topic).inc()
         log.error(
-            "Kafka does not take a record, and it is left out",
+            "Kafka refuses a record, and it is left out",
             topic=entry.topic,
             partition=self.partition,
             key=entry.key,
@@ -217,7 +217,7 @@ class TransactionalPartition:
                 problem: KafkaError = error.args[0]
                 if problem.fatal() or problem.txn_requires_abort() or not problem.retriable():
                     raise
-                self._judge(problem)
+                self._raise_or_wait(problem)
 
     def _abort(self) -> None:
         while True:
@@ -228,44 +228,46 @@ class TransactionalPartition:
                 problem: KafkaError = error.args[0]
                 if problem.code() == KafkaError._STATE:
                     return  # there was no transaction to abort
-                self._judge(problem)
+                self._raise_or_wait(problem)
 
-    def _judge(self, problem: KafkaError) -> None:
-        """Raises what ends the task; otherwise waits a little before the next try."""
+    def _raise_or_wait(self, problem: KafkaError) -> None:
+        """Raises if the error is final; otherwise waits a little before the next try."""
         self._check_fenced(problem)
         self._wait(problem)
 
     def _check_fenced(self, problem: KafkaError) -> None:
         if problem.fatal() or problem.code() in FENCED:
             self._broken = True
-            raise Fenced(f"partition {self.partition} belongs to another task: {sentence(problem)}")
+            raise Fenced(f"partition {self.partition} belongs to another task: {describe_error(problem)}")
 
     def _wait(self, problem: KafkaError) -> None:
-        log.warning("a transaction is not committed yet", partition=self.partition, error=sentence(problem))
-        self._check_given_up()
+        log.warning("a transaction is not committed yet", partition=self.partition, error=describe_error(problem))
+        self._check_stopped()
         self.look_after()
-        self.given_up.wait(BACK_OFF_SECONDS)
+        self.stop_waiting.wait(BACK_OFF_SECONDS)
 
-    def _check_given_up(self) -> None:
-        if self.given_up.is_set():
+    def _check_stopped(self) -> None:
+        if self.stop_waiting.is_set():
             self._broken = True
-            raise GivenUp("stopped while Kafka was away; what was done since the last flush may be repeated")
+            raise StoppedWaiting(
+                "stopped while Kafka was unreachable; what was done since the last flush may be repeated"
+            )
 
 
 def load_partition(
-    settings: Settings, role: str, topic: str, partition: int, given_up: threading.Event
+    settings: Settings, role: str, topic: str, partition: int, stop_waiting: threading.Event
 ) -> dict[str, StoredRecord]:
-    """The newest record of each key of a partition, as last committed. Raises GivenUp where that is set before."""
+    """The newest record of each key of a partition, as last committed. Raises StoppedWaiting."""
     options = {"enable.partition.eof": True, "fetch.wait.max.ms": 20, "isolation.level": "read_committed"}
-    # It is closed so soon that it may be logging in at the coordinator still, which librdkafka would log as a failure.
+    # It may be closed while it still logs in at the coordinator, which librdkafka would log as a failure.
     options["log_level"] = 2
     consumer = clients.consumer(settings, role, options, ending_process())
     found: dict[str, StoredRecord] = {}
     try:
         name = clients.topic_name(settings, topic)
-        get_to_know(consumer, name)
+        fetch_metadata(consumer, name)
         consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING)])
-        while not given_up.is_set():
+        while not stop_waiting.is_set():
             message = consumer.poll(1.0)
             if message is None:
                 continue
@@ -276,14 +278,14 @@ def load_partition(
                 return found
             else:
                 log.warning(
-                    "a topic cannot be read for now",
+                    "a topic cannot be read",
                     topic=topic,
                     partition=partition,
                     error=describe(problem),
                 )
     finally:
         consumer.close()
-    raise GivenUp(f"stopped while reading {topic}")
+    raise StoppedWaiting(f"stopped while reading {topic}")
 
 
 def _take(message: Message, found: dict[str, StoredRecord]) -> None:

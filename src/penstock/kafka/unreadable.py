@@ -18,20 +18,20 @@ EFFECTS = {
     topics.EVENTS: "no route gets it; a copy is kept in penstock.unreadable",
     topics.MATCHED: "no route gets it; if it was an event, a Replay of that time delivers it",
     topics.ATTEMPTS: "the history does without it; no delivery depends on it",
-    topics.CURSORS: "its route gets again what may have been delivered before; nothing is lost or to be done",
-    topics.ROUTES: "what was read of its key before stays in force, and the control plane writes it anew",
-    topics.REPORTS: "what it said is found out again or reported again; nothing is lost or to be done",
-    topics.CLAIMS: "the next record of the role counts; nothing is to be done",
+    topics.CURSORS: "its route may get events again that were delivered before; no action is needed",
+    topics.ROUTES: "the former record of its key stays in force, and the control plane writes it again",
+    topics.REPORTS: "its content is determined or reported again; nothing is lost, and no action is needed",
+    topics.CLAIMS: "the next record of the role counts; no action is needed",
 }
-"""What follows from a record that cannot be read, by topic."""
+"""The effect of a record that cannot be read, by topic."""
 
 
 def report_unreadable(message: Message, problem: object) -> None:
-    """The record is passed over, for this reason."""
+    """Logs and counts a record that is skipped, with the reason."""
     topic, key = message.topic() or "", message.key()
     UNREADABLE.bind(topic).inc()
     log.error(
-        "a record cannot be read and is passed over",
+        "a record cannot be read and is skipped",
         topic=topic,
         partition=message.partition(),
         offset=message.offset(),
@@ -42,7 +42,7 @@ def report_unreadable(message: Message, problem: object) -> None:
 
 
 def effect(topic: str) -> str:
-    """What follows from a record of a topic, by its name in Kafka, that cannot be read."""
+    """The effect of a record that cannot be read, by the name of its topic in Kafka."""
     return EFFECTS.get(f"{DEFAULT_TOPIC_PREFIX}.{topic.rpartition('.')[2]}", "")
 
 

@@ -1,9 +1,9 @@
-"""Noticing a Kafka client that has lost sight of every broker, for good.
+"""Detects a Kafka client that has lost all brokers for good.
 
-librdkafka forgets the brokers that an answer about the cluster does not name. A broker that has just come back from a
-pause, or from the dead, may answer that there is none. Then the client has nobody left to ask and does not try again,
-not even its bootstrap servers (librdkafka's issue 5301), and says nothing about it: only another client helps. Its
-statistics tell: they list the brokers it knows.
+librdkafka drops the brokers that a metadata response does not list. A broker that has just recovered from a pause or a
+crash may list none. Then the client has no broker left and does not try again, not even its bootstrap servers
+(librdkafka's issue 5301), and reports nothing: only a new client helps. It shows in the client's statistics, which list
+the brokers that it knows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 LOOK_SECONDS = 5.0
 LOOKS = 2
-"""Statistics in a row without a broker before the client counts as lost: one may be taken in the middle of a change."""
+"""Statistics in a row without a broker before the client counts as lost: a single one may be a transition."""
 
 EXIT_CODE = 70
 
@@ -38,7 +38,7 @@ _DECODER = msgspec.json.Decoder(_Statistics)
 
 
 class Watchdog:
-    """Whether one client still knows a broker. It learns that where the client is polled, so poll it now and then."""
+    """Whether one client still knows a broker. It works only while the client is polled."""
 
     def __init__(self, lost: Callable[[str], None] = lambda client: None) -> None:
         self.gone = False
@@ -50,9 +50,9 @@ class Watchdog:
         return {**config, "statistics.interval.ms": int(every * 1000), "stats_cb": self.look}
 
     def look(self, statistics: str) -> None:
-        """Takes note of the client's statistics."""
+        """Checks the client's statistics."""
         seen = _DECODER.decode(statistics)
-        # The coordinator of a group or of transactions is a role that one of the others has.
+        # A "logical" broker is the coordinator of a group or of transactions, a role of one of the others.
         blind = all(broker.source == "logical" for broker in seen.brokers.values())
         self._looks = self._looks + 1 if blind else 0
         if self._looks >= LOOKS and not self.gone:
@@ -61,15 +61,15 @@ class Watchdog:
 
 
 def ending_process() -> Watchdog:
-    """Watches a client that cannot be replaced where it is: its process ends, to be started again, when it is lost.
+    """Watches a client that cannot be replaced in place: when it is lost, the process ends and is restarted.
 
-    Nothing that was confirmed depends on an end in order.
+    Nothing that was confirmed depends on an orderly shutdown.
     """
     return Watchdog(_end_process)
 
 
 def _end_process(client: str) -> None:
-    log.error("a Kafka client knows no broker any more; this process ends, to be started again", client=client)
+    log.error("a Kafka client knows no broker any more; this process ends, to be restarted", client=client)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(EXIT_CODE)

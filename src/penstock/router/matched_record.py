@@ -14,7 +14,7 @@ NUMBER_DIGITS = 18
 
 @dataclass(frozen=True)
 class Marker:
-    """What a marker says about itself."""
+    """The content of a marker."""
 
     generation: int
     sequence: int
@@ -37,11 +37,11 @@ class MatchedRecord:
     written_ms: int
     marker: Marker | None = None
     fence: bool = False
-    """Whether it is no query's record: the driver wrote it to shut former generations out."""
+    """Whether it is a fence, written by the driver to shut former generations out."""
     made_from: int = field(default=-1, compare=False)
     """The offset of its event, or marker, in `penstock.events`; -1 where it was made from none."""
     identity: Identity = field(default=(), compare=False)
-    """What tells that event from others."""
+    """What identifies that event."""
     follows: int = field(default=-1, compare=False)
     """Of a fence: the generation that counted before its own, 0 for the first; -1 where it does not say."""
 
@@ -52,7 +52,7 @@ def _is_number(raw: bytes) -> bool:
 
 
 def decode_marker(raw: bytes) -> Marker | None:
-    """The marker behind a header; None for what is none."""
+    """The marker of a header; None where it is invalid."""
     parts = raw.split(b":")
     if len(parts) != 3 or not all(map(_is_number, parts)):
         return None
@@ -62,7 +62,7 @@ def decode_marker(raw: bytes) -> Marker | None:
 def decode(
     partition: int, offset: int, written_ms: int, pairs: Iterable[tuple[str, bytes | None]] | None
 ) -> MatchedRecord | None:
-    """The record as the router wrote it; None for a record that somebody else put there.
+    """The record as the router wrote it; None for a foreign record.
 
     An event whose routes take several records has been routed with the last of them. Should the query end before that,
     the next one begins with this event again, so that the routes of the missing records get it.

@@ -38,7 +38,7 @@ BATCH_INTERVAL = "1 hour"
 FETCH_WAIT_MS = 2000
 """How long Kafka holds a fetch open when there is nothing to read: longer costs less when idle, and delays nothing."""
 BATCH_BYTES = 256 * 1024
-"""What may be written to a partition in one request: as much as comes in one go when there is much."""
+"""Size of the batches that are written to a partition."""
 
 NOISY_LOGGERS = (
     "org.apache.spark.util.Utils",
@@ -67,7 +67,7 @@ class Query:
         """Whether it still runs, with every task at its first attempt.
 
         Spark would run a task that failed or was killed again from the beginning of the long batch, so that new events
-        wait behind all the old ones. A new query goes on where that task was.
+        wait behind all the old ones. A new query continues where that task was.
         """
         try:
             return bool(self._query.isActive) and not self._failed_tasks() and not self._was_killed()
@@ -103,7 +103,7 @@ class Query:
     def stop(self) -> None:
         """Ends the query with its tasks and removes its folder; its successor reads again what it had not written.
 
-        Spark tells tasks to end and does not wait for them. One that hangs and wakes up later would still write.
+        Spark asks tasks to end and does not wait for them. One that hangs and recovers later would still write.
         """
         try:
             self._query.stop()

@@ -1,4 +1,4 @@
-"""What the router tells others: that a generation is live and which routes it does without, and what was lost."""
+"""What the router reports: live generations, the routes they leave out, losses, and unreadable events."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ REASONS_BYTES = 400_000
 
 
 class Announcements:
-    """Tells the control plane, the log, the metrics and whoever asks for the status."""
+    """Reports to the control plane, the log, the metrics and the status."""
 
     def __init__(self, reporter: Reporter, status: dict[str, Any]) -> None:
         self._reporter, self._status = reporter, status
         self._refused: frozenset[str] = frozenset()
 
     def live(self, generation: Generation) -> None:
-        """From now on the generation's version is in force here, but for the routes it refused."""
+        """From now on the generation's version is in force here, except for the routes that it refused."""
         for uid in generation.refused.keys() - self._refused:
             log.error(
                 "a route cannot be served and is left out",
@@ -56,8 +56,8 @@ class Announcements:
         )
 
     def lost(self, route: Route, lost: LostRange) -> None:
-        """Events were gone before the route got them."""
-        log.error("events were gone before they were routed", **_named(route), **vars(lost))
+        """Events were removed before the route got them."""
+        log.error("events were removed before they were routed", **_named(route), **vars(lost))
         self._reporter.loss(route.uid, lost.partition, lost.first, lost.last)
         metrics.LOST.bind(route.kind, route.namespace, route.name).inc(lost.last - lost.first + 1)
 
@@ -72,16 +72,15 @@ def _named(route: Route) -> dict[str, str]:
     return {route.kind.lower(): f"{route.namespace}/{route.name}"}
 
 
-# Counting and reporting the records that the query found to be neither events of a target nor markers. They lie in a
-# topic of their own, unchanged but for the headers that say where they came from.
-
-
 LOGGED_AT_ONCE = 20
-"""Records that get a line of their own at one look; more are counted only."""
+"""Records that are logged one by one at each check; more are only counted."""
 
 
 class UnreadableEvents:
-    """Looks at what has come since it was started. Used by one thread only."""
+    """Counts and logs the records that the query found to be neither events of a target nor markers.
+
+    The query writes them to a topic of their own, with headers for their origin. Used by one thread only.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.count = 0
@@ -94,7 +93,7 @@ class UnreadableEvents:
         self._records.start(ends)
 
     def look(self) -> None:
-        """Takes note of what has come; does not wait."""
+        """Handles the records since the last call; does not wait."""
         logged = 0
         while (record := self._records.poll()) is not None:
             self.count += 1
@@ -102,7 +101,7 @@ class UnreadableEvents:
             if logged < LOGGED_AT_ONCE:
                 logged += 1
                 log.error(
-                    "a record cannot be read and is passed over",
+                    "a record cannot be read and is skipped",
                     topic=self._topic,
                     **_place(record),
                     effect=effect(self._topic),

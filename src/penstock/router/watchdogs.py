@@ -1,8 +1,8 @@
-"""Noticing that the router's thread hangs, from outside of it.
+"""Watchdogs of the router: of its thread, of task slots, of partitions without progress, of killed tasks.
 
-That thread asks Spark's JVM, and a call to a JVM that does not answer never returns. So before anything that may hang
-the thread says what it does and how long that may take, and another thread looks whether it has said something new
-since. A thread that hangs cannot be ended, only its process can.
+The router's thread calls Spark's JVM, and a call to a JVM that does not respond never returns. So before anything that
+may hang the thread sends a heartbeat with what it does and how long that may take; another thread checks whether the
+time is over. A thread that hangs cannot be ended, only its process can.
 """
 
 from __future__ import annotations
@@ -24,36 +24,35 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# Time as the process lived it: what a watchdog may hold against others. A process that was frozen, or that got no
-# processor, finds on waking that much time has passed in which nothing happened. Nobody stood still but itself, so a
-# gap between two looks at the clock counts as no more than `longest_gap`.
+class AwakeClock:
+    """A monotonic clock that ignores time in which the process was suspended. For one thread that reads it often.
 
-
-class LivedTime:
-    """A clock in seconds, for one thread that looks at it often."""
+    After a suspension, or without a processor for long, much time has passed in which nothing could happen. So a gap
+    between two readings counts as `longest_gap` at most.
+    """
 
     def __init__(self, longest_gap: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._longest_gap, self._clock = longest_gap, clock
-        self._looked, self._lived = clock(), 0.0
+        self._last, self._awake = clock(), 0.0
 
     def __call__(self) -> float:
-        """Seconds lived so far."""
+        """Seconds in which the process was running."""
         now = self._clock()
-        self._lived += min(now - self._looked, self._longest_gap)
-        self._looked = now
-        return self._lived
+        self._awake += min(now - self._last, self._longest_gap)
+        self._last = now
+        return self._awake
 
 
 TURN_SECONDS = 60.0
-"""How long anything may take for which no other limit is given. What is usual are milliseconds, and Kafka has 5 s; but
-on a machine where everything waits for a processor an end in error would make all wait longer."""
+"""How long anything may take for which no other limit is given. Milliseconds are usual, and Kafka has 5 s; but on an
+overloaded machine, ending the process without need would delay everything further."""
 
 LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Beat:
-    """What the watched thread does now, and how many seconds it may take. Each one is different from all others."""
+class Heartbeat:
+    """What the watched thread does now, and how many seconds that may take. Compared by identity."""
 
     doing: str
     seconds: float
@@ -64,8 +63,8 @@ class HangWatchdog:
 
     def __init__(self, hanging: Callable[[str], None], clock: Callable[[], float] | None = None) -> None:
         self._hanging = hanging
-        self._clock = clock or LivedTime(2 * LOOK_SECONDS)
-        self._beat = self._seen = Beat("begins", TURN_SECONDS)
+        self._clock = clock or AwakeClock(2 * LOOK_SECONDS)
+        self._heartbeat = self._seen = Heartbeat("begins", TURN_SECONDS)
         self._since = self._clock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="router's watchdog", daemon=True)
@@ -79,31 +78,32 @@ class HangWatchdog:
         self._stop.set()
         self._thread.join(timeout=2 * LOOK_SECONDS)
 
-    def beat(self, doing: str = "routes", seconds: float = TURN_SECONDS) -> None:
-        """The watched thread lives, and will say so again within these seconds."""
-        self._beat = Beat(doing, seconds)
+    def heartbeat(self, doing: str = "routes", seconds: float = TURN_SECONDS) -> None:
+        """To be called by the watched thread; the next heartbeat follows within these seconds."""
+        self._heartbeat = Heartbeat(doing, seconds)
 
     def look(self) -> str | None:
-        """What the watched thread hangs in; None while all is well."""
-        now, beat = self._clock(), self._beat
-        if beat is not self._seen:
-            self._seen, self._since = beat, now
+        """What the watched thread hangs in; None while it does not hang."""
+        now, heartbeat = self._clock(), self._heartbeat
+        if heartbeat is not self._seen:
+            self._seen, self._since = heartbeat, now
         waited = now - self._since
-        return None if waited <= beat.seconds else f"{beat.doing}, for {waited:.0f} s"
+        return None if waited <= heartbeat.seconds else f"{heartbeat.doing}, for {waited:.0f} s"
 
     def _run(self) -> None:
-        """Should looking itself fail, then nothing is watched any more, which is as bad as hanging."""
+        """Checks once a second. A failure of the watchdog itself counts as hanging: nothing would be watched any
+        more."""
         try:
             while not self._stop.wait(LOOK_SECONDS):
                 if (found := self.look()) is not None:
                     self._hanging(found)
                     return
-        except Exception as error:
+        except Exception as error:  # see above
             self._hanging(f"its watchdog failed: {type(error).__name__}: {error}")
 
 
 def stack_of(thread: threading.Thread) -> list[str]:
-    """Where a thread is, innermost last: what a person needs to know about a hang."""
+    """The stack of a thread, innermost frame last, for the log."""
     frame = sys._current_frames().get(thread.ident or 0)
     return (
         []
@@ -112,17 +112,16 @@ def stack_of(thread: threading.Thread) -> list[str]:
     )
 
 
-# Task slots of the Spark that runs here: how many there are, and whether a query more finds room. Tasks of the query
-# and of the dispatcher never end by themselves, and Spark starts a task whenever a slot is free: with too few of them
-# it neither fails nor says anything. So they are counted before anything is started.
+# Task slots: tasks of the query and of the dispatcher never end by themselves, and Spark starts a task whenever a slot
+# is free. With too few slots it neither fails nor warns, so they are counted before anything is started.
 
 
 class TooFewSlots(RuntimeError):
-    """Another query would find no room beside what runs."""
+    """There are not enough task slots for another query."""
 
 
-def count(spark: SparkSession) -> int | None:
-    """Tasks that all executors together can run at once; None where Spark does not say."""
+def count_slots(spark: SparkSession) -> int | None:
+    """Tasks that all executors together can run at once; None where Spark does not report it."""
     try:
         executors: Any = spark.sparkContext._jsc.sc().statusStore().executorList(True)
         return sum(int(executors.apply(number).maxTasks()) for number in range(executors.size()))
@@ -130,14 +129,14 @@ def count(spark: SparkSession) -> int | None:
         return None
 
 
-def least(settings: Settings, partitions: int) -> int:
-    """Slots without which nothing is routed and delivered at all: a query, the dispatchers, one for what comes up."""
+def least_slots(settings: Settings, partitions: int) -> int:
+    """Minimum of slots to route and deliver at all: a query, the dispatchers, and one spare."""
     return partitions + settings.dispatchers + 1
 
 
 def shortage(settings: Settings, partitions: int, there: int | None, *, beside: bool) -> str | None:
     """Why no query can start now, beside another that runs or alone; None where it can."""
-    enough = 2 * partitions + settings.dispatchers + 2 if beside else least(settings, partitions)
+    enough = 2 * partitions + settings.dispatchers + 2 if beside else least_slots(settings, partitions)
     if there is None or there >= enough:
         return None
     what = "A change of routes" if beside else "Routing"
@@ -148,20 +147,20 @@ def shortage(settings: Settings, partitions: int, there: int | None, *, beside: 
     )
 
 
-# What to do about partitions that stand still while the others move on. Pure: who is late is handed in. A task that
-# hangs is not dead, so Spark does nothing about it. First the query is replaced, which gives the partition another
-# task. Should that stand still as well, what it runs in must be at fault, and the process ends. A whole minute lies
-# between the start of a process and such an end, so that the supervisor never takes it for one that cannot start.
+# Partitions that stand still while others make progress. A task that hangs is not dead, so Spark does nothing about it.
+# First the query is replaced, which gives the partition another task. If that stands still as well, the process is at
+# fault and ends. There is more than a minute between the start of a process and such an end, so that the supervisor
+# does not treat it as one that cannot start.
 
 REPLACE_SECONDS = 15.0
-"""How long a partition may show nothing, although a marker is due there, before the query is replaced."""
+"""How long a partition may be without progress, although a marker is due there, before the query is replaced."""
 
 END_SECONDS = 30.0
 """The same for the query that replaced one."""
 
 
 class StallVerdict(enum.Enum):
-    """What to do."""
+    """What to do about partitions that stand still."""
 
     GO_ON = "go on"
     REPLACE = "replace the query"
@@ -170,11 +169,11 @@ class StallVerdict(enum.Enum):
 
 @dataclass
 class StallGuard:
-    """Remembers whether the query that runs is one that replaced another for standing still."""
+    """Remembers whether the running query replaced another that stood still. Pure: who is late is passed in."""
 
     replaced: bool = False
 
-    def judge(self, late: Mapping[int, float], *, steady: bool) -> StallVerdict:
+    def evaluate(self, late: Mapping[int, float], *, steady: bool) -> StallVerdict:
         """By the partitions that are late, in seconds; `steady` after a good while in which none was."""
         longest = max(late.values(), default=0.0)
         if self.replaced:
@@ -186,16 +185,16 @@ class StallGuard:
         return StallVerdict.REPLACE
 
 
-# Noticing tasks that were killed: by hand, or by a cluster that takes an executor back. A killed task does not count
-# as failed, and Spark runs it again from the beginning of the long batch, so that new events wait behind all the old
-# ones. To see it takes a few calls to the JVM, hence not at every look at the query. Micro-batches are short: there
-# is nothing to notice.
+# Killed tasks: by hand, or by a cluster that reclaims an executor. A killed task does not count as failed, and Spark
+# runs it again from the beginning of the long batch, so that new events wait behind all the old ones. Detecting it
+# takes a few calls to the JVM, so it is not done at every check of the query. Micro-batches are short: they need no
+# check.
 
-EVERY_SECONDS = 2.0
+KILLED_CHECK_SECONDS = 2.0
 
 
 class KilledTasks:
-    """Looks at the tasks of one running query."""
+    """Detects killed tasks of one running query."""
 
     def __init__(self, spark: SparkSession, run: str) -> None:
         self._run = run
@@ -205,18 +204,18 @@ class KilledTasks:
         self._found = False
 
     def found(self) -> bool:
-        """Whether a task has been killed, as of the last look."""
+        """Whether a task has been killed, as of the last check."""
         now = time.monotonic()
         if not self._found and now >= self._next:
-            self._next = now + EVERY_SECONDS
+            self._next = now + KILLED_CHECK_SECONDS
             self._found = self._look()
         return self._found
 
     def _look(self) -> bool:
-        """At the newest job: the batch that is under way."""
+        """Checks the newest job, which is the batch in progress."""
         try:
             jobs = self._jobs.getJobIdsForGroup(self._run)
             info = self._jobs.getJobInfo(max(jobs)) if jobs else None
             return info is not None and any(self._stages.lastStageAttempt(n).numKilledTasks() for n in info.stageIds)
         except (Py4JError, OSError):
-            return False  # a stage that is not known yet, or Spark is gone, which the look at the query itself reports
+            return False  # a stage that is not known yet; if Spark is gone, the check of the query reports it

@@ -45,8 +45,8 @@ class OwnedThread:
             self._failed(error)
 
 
-class Owner:
-    """A component on an event loop, as the owner of its threads, callbacks and tasks. Its first failure counts."""
+class TaskScope:
+    """The threads, callbacks and tasks of a component on an event loop. The first failure of one of them counts."""
 
     def __init__(self) -> None:
         self.failure: BaseException | None = None

@@ -26,7 +26,7 @@ from penstock.resources.destinations import ResolvedAddress
 from penstock.resources.pingsource import EVENT_TYPE, PingSource
 from penstock.resources.schedules import CronSchedule
 from penstock.runtime.lifecycle import first
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.runtime.times import rfc3339_of
 from penstock.sources.deliveries import Letter, Send, SourceDeliveries
 from penstock.sources.ticks import Changes, Due, Missed, Noted, TickNotes, due_between
@@ -158,7 +158,7 @@ class PingRunner:
         self._writing: asyncio.Task[None] | None = None
         self._ending = False
         self._wake = asyncio.Event()
-        self._tasks = Owner()
+        self._tasks = TaskScope()
 
     def put(self, ping: Ping) -> None:
         """Has the source fire, as it now is."""

@@ -22,7 +22,7 @@ from penstock.kube.kinds import Obj
 from penstock.kube.list_watch import Changed, Interrupted, Listed, list_and_watch
 from penstock.observability.logs import describe
 from penstock.resources.apiserversource import Change
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.sources.deliveries import Letter, Send, SourceDeliveries
 from penstock.sources.watch_plan import KnownObjects, WatchedObjects, WatchPlan, event_of
 
@@ -61,7 +61,7 @@ class WatchRunner:
     def __init__(self, api: ObjectApi, send: Send, changed: Callable[[str], None]) -> None:
         self._api, self._send, self._changed = api, send, changed
         self._sources: dict[str, _Source] = {}
-        self._tasks = Owner()
+        self._tasks = TaskScope()
 
     def put(self, plan: WatchPlan) -> None:
         """Has the source watch, as it now is. What it watches already it goes on to watch, without a gap."""

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple, get_args
 
 from penstock.dispatcher.cursors import cursor_store
-from penstock.dispatcher.cursors.cursor_store import Restored, understand
+from penstock.dispatcher.cursors.cursor_store import Restored, decode_partition
 from penstock.history.reader.database import Database
 from penstock.kafka.ranges import LogRecord
 from penstock.kafka.topic_ends import Retained
@@ -197,7 +197,7 @@ class Standing:
         """Takes records in the order of each partition."""
         for record in records:
             key = (record.key or b"").decode("utf-8", "replace")
-            if cursor_store.parse_payload(key) is not None:
+            if cursor_store.parse_payload_key(key) is not None:
                 continue  # what a delivery takes along: it may be large, and says nothing here
             kept = self._values.setdefault(record.partition, {})
             if record.value is None:
@@ -210,7 +210,9 @@ class Standing:
     ) -> tuple[list[CursorRow], list[Outstanding]]:
         """Of each of these routes (uid to number), in each partition. `matched` is what `penstock.matched` held before
         the cursors were read."""
-        restored = {partition: understand(self._values.get(partition, {}), partition, set()) for partition in matched}
+        restored = {
+            partition: decode_partition(self._values.get(partition, {}), partition, set()) for partition in matched
+        }
         cursors = []
         for partition, found in restored.items():
             passed = _passed(found, matched[partition].end)

@@ -24,7 +24,7 @@ from penstock.observability.logs import describe
 from penstock.resources.metadata import NODE_NAME
 from penstock.runtime.lifecycle import Lifecycle, first
 from penstock.runtime.sockets import bound_socket
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 from penstock.web.http_clients import client_builder
 from penstock.web.server import HttpServer
@@ -65,7 +65,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     kubeconfig = settings.data_dir / "kubeconfig-node"
     if not await lifecycle.appears(kubeconfig):
         return
-    owner = Owner()
+    owner = TaskScope()
     names = SnapshotFollower(settings, lambda snapshot: None, owner.fail)
     names.start()
 

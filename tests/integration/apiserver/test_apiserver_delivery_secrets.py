@@ -7,13 +7,13 @@ import asyncio
 import pytest
 from api_process import Server
 
-from penstock.dispatcher.secrets import NoSecret, SecretPlace, SecretRequests
+from penstock.dispatcher.secrets import NoSecret, SecretName, SecretRequests
 from penstock.settings import Settings
 
 DATA_PLANE = "system:serviceaccount:knative-eventing:eventing-data-plane"
 
 
-def read(settings: Settings, place: SecretPlace) -> dict[str, bytes]:
+def read(settings: Settings, place: SecretName) -> dict[str, bytes]:
     async def ask() -> dict[str, bytes]:
         requests = SecretRequests(settings)
         try:
@@ -28,9 +28,9 @@ def test_a_secret_is_read_by_its_name(server: Server, namespace: str) -> None:
     body = {"metadata": {"name": "keys"}, "stringData": {"a": "whsec_\u00fc"}}
     assert server.call("POST", f"/api/v1/namespaces/{namespace}/secrets", body).status == 201
     settings = Settings(data_dir=server.data_dir)
-    assert read(settings, SecretPlace(namespace, "keys")) == {"a": "whsec_\u00fc".encode()}
+    assert read(settings, SecretName(namespace, "keys")) == {"a": "whsec_\u00fc".encode()}
     with pytest.raises(NoSecret, match=rf'the Secret {namespace}/none cannot be read: secrets "none" not found'):
-        read(settings, SecretPlace(namespace, "none"))
+        read(settings, SecretName(namespace, "none"))
 
 
 def test_the_data_plane_may_read_secrets_and_neither_list_nor_change_them(server: Server, namespace: str) -> None:
@@ -45,4 +45,4 @@ def test_the_data_plane_may_read_secrets_and_neither_list_nor_change_them(server
 def test_an_api_that_cannot_be_found_is_told(tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = Settings(data_dir=tmp_path_factory.mktemp("nowhere"))
     with pytest.raises(NoSecret, match="the Secret ns/keys cannot be read: there is no access to the Kubernetes API"):
-        read(settings, SecretPlace("ns", "keys"))
+        read(settings, SecretName("ns", "keys"))

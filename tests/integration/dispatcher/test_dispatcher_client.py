@@ -17,9 +17,9 @@ from penstock.contract.routes import Endpoint, ServiceName
 from penstock.destinations import Destinations
 from penstock.dispatcher.http import dns, pool
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
-from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberResponse
+from penstock.dispatcher.http.connection import NoConnection, NoResponse, SubscriberResponse
 from penstock.dispatcher.http.outcome import Withheld
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import DestinationLists, Settings
 from running import held_ports
 
@@ -75,7 +75,7 @@ async def server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def clients() -> AsyncIterator[SubscriberClient]:
-    made = SubscriberClient(1024 * 1024, Destinations(Settings(deliver_namespaces=RULES)), Owner())
+    made = SubscriberClient(1024 * 1024, Destinations(Settings(deliver_namespaces=RULES)), TaskScope())
     yield made
     await made.close()
 
@@ -142,11 +142,11 @@ async def test_a_request_is_sent_once_more_only_where_the_connection_was_kept_an
 ) -> None:
     monkeypatch.setattr(pool, "IDLE_SECONDS", 600.0)
     server.closes_at = {1, 3, 5}
-    with pytest.raises(NoAnswer):  # the connection was new
+    with pytest.raises(NoResponse):  # the connection was new
         await post(clients, Endpoint(server.url))
     assert (await post(clients, Endpoint(server.url))).status == 202
     server.begins_with = b"HTTP/1.1 202 Acc"
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoResponse):
         await post(clients, Endpoint(server.url))
     assert len(server.bodies) == 3
 
@@ -186,7 +186,7 @@ async def test_a_name_of_the_snapshot_is_asked_at_its_address_by_its_name(
     names = NameTable([ServiceName("sink.team.svc.cluster.local", {"80": (f"127.0.0.1:{server.port}",)})])
     await post(clients, Endpoint("http://sink.team.svc.cluster.local/a?b=c"), names=names)
     assert server.heads[0].startswith("POST /a?b=c HTTP/1.1\r\nhost: sink.team.svc.cluster.local\r\n")
-    with pytest.raises(NoAnswer, match="has no ready address"):
+    with pytest.raises(NoResponse, match="has no ready address"):
         await post(clients, Endpoint("http://sink.team.svc.cluster.local:81/"), names=names)
 
 
@@ -202,7 +202,7 @@ async def test_the_cause_of_a_failure_does_not_depend_on_the_name_of_the_host(
     names = NameTable([ServiceName(host, {port: (f"127.0.0.1:{at}",) for port, at in addresses.items()})])
 
     async def cause(port: int, seconds: float = 60) -> FailureCause:
-        with pytest.raises(NoAnswer) as problem:
+        with pytest.raises(NoResponse) as problem:
             await post(clients, Endpoint(f"http://{host}:{port}/"), names=names, seconds=seconds)
         return problem.value.cause
 
@@ -226,7 +226,7 @@ async def test_a_large_event_arrives_whole(server: Server, clients: SubscriberCl
 async def test_a_server_that_reads_nothing_is_given_up_in_time(clients: SubscriberClient) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=1) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
-        with pytest.raises(NoAnswer, match=r"no answer within 1 s"):
+        with pytest.raises(NoResponse, match=r"no response within 1 s"):
             await post(clients, Endpoint(url), b"x" * 8_000_000, seconds=1)
 
 
@@ -246,9 +246,9 @@ async def test_a_request_that_is_cancelled_leaves_nothing_behind(server: Server,
 async def test_nobody_there_is_no_answer(clients: SubscriberClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
-    with pytest.raises(NoAnswer, match=f"no connection to 127.0.0.1:{port}"):
+    with pytest.raises(NoResponse, match=f"no connection to 127.0.0.1:{port}"):
         await post(clients, Endpoint(f"http://127.0.0.1:{port}/"))
-    with pytest.raises(NoAnswer, match=r"no connection to nobody\.invalid:80"):
+    with pytest.raises(NoResponse, match=r"no connection to nobody\.invalid:80"):
         await post(clients, Endpoint("http://nobody.invalid/"))
 
 
@@ -256,8 +256,8 @@ async def test_a_name_is_asked_for_again_where_nothing_answers_at_its_address(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = iter([["127.0.0.2"], ["127.0.0.1"]])
-    monkeypatch.setattr(dns, "ask_system", lambda _: next(places))
-    clients = SubscriberClient(1024, Destinations(Settings()), Owner())
+    monkeypatch.setattr(dns, "system_lookup", lambda _: next(places))
+    clients = SubscriberClient(1024, Destinations(Settings()), TaskScope())
     url = f"http://moved.example:{server.port}/"
     with pytest.raises(NoConnection):
         await post(clients, Endpoint(url))

@@ -21,8 +21,8 @@ from penstock.contract.routes import Endpoint
 from penstock.destinations import Destinations
 from penstock.dispatcher.http import pool
 from penstock.dispatcher.http.client import SubscriberClient
-from penstock.dispatcher.http.connection import NoAnswer
-from penstock.runtime.tasks import Owner
+from penstock.dispatcher.http.connection import NoResponse
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 from penstock.web.certificates import KeyPair, issue
 from penstock.web.tls_clients import ClientCertificate
@@ -88,7 +88,7 @@ async def between(folder: Path) -> AsyncIterator[tuple[Subscriber, SubscriberCli
     subscriber = Subscriber(folder)
     thread = threading.Thread(target=subscriber.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
-    client = SubscriberClient(1000, Destinations(Settings()), Owner())
+    client = SubscriberClient(1000, Destinations(Settings()), TaskScope())
     try:
         yield subscriber, client
     finally:
@@ -117,7 +117,7 @@ async def send(
             reply_counts=False,
             certificate=certificate,
         )
-    except NoAnswer as problem:
+    except NoResponse as problem:
         return problem.cause.value
     return str(answer.status)
 

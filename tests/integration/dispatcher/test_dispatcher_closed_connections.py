@@ -19,8 +19,8 @@ from penstock.contract.routes import Endpoint, ServiceName
 from penstock.destinations import Destinations
 from penstock.dispatcher.http import pool
 from penstock.dispatcher.http.client import SubscriberClient
-from penstock.dispatcher.http.connection import ClosedUnanswered, NoAnswer, NoConnection, ResetUnanswered
-from penstock.runtime.tasks import Owner
+from penstock.dispatcher.http.connection import ClosedWithoutResponse, NoConnection, NoResponse, ResetWithoutResponse
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 from running import held_ports
 
@@ -108,7 +108,7 @@ class Sender:
     """Sends to a server."""
 
     def __init__(self, url: str, names: NameTable | None = None) -> None:
-        self.client = SubscriberClient(1024, Destinations(Settings()), Owner())
+        self.client = SubscriberClient(1024, Destinations(Settings()), TaskScope())
         self._endpoint, self._names = Endpoint(url), names or NameTable()
 
     async def send(self, body: bytes = b"x") -> int:
@@ -208,7 +208,7 @@ def test_a_new_connection_that_is_reset_is_made_once_more(run: Run) -> None:
         assert server.made == 2
         await sender.client.close()
         resets, server.made = 100, 0
-        with pytest.raises(ResetUnanswered):
+        with pytest.raises(ResetWithoutResponse):
             await sender.send(LARGE)
         assert server.made == 2
         await sender.client.close()
@@ -225,7 +225,7 @@ def test_a_new_connection_that_is_closed_without_an_answer_counts(run: Run) -> N
     async def scene() -> None:
         server = await Server(at_head=close).listen()
         sender = Sender(f"http://127.0.0.1:{server.port}/")
-        with pytest.raises(ClosedUnanswered):
+        with pytest.raises(ClosedWithoutResponse):
             await sender.send()
         assert server.made == 1
         await sender.client.close()
@@ -299,11 +299,11 @@ def test_a_request_is_not_sent_again_when_its_answer_has_begun(run: Run) -> None
         server = await Server(at_head=begins).listen()
         sender = Sender(f"http://127.0.0.1:{server.port}/")
         assert await sender.send() == 202
-        with pytest.raises(NoAnswer) as problem:
+        with pytest.raises(NoResponse) as problem:
             await sender.send()
-        assert not isinstance(problem.value, ClosedUnanswered)
+        assert not isinstance(problem.value, ClosedWithoutResponse)
         assert server.made == 1
-        with contextlib.suppress(NoAnswer):
+        with contextlib.suppress(NoResponse):
             await sender.client.close()
         await server.end()
 

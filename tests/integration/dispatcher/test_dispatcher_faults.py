@@ -27,7 +27,7 @@ from dispatcher_stage import OK, Stage, Subscribe, until
 from penstock.contract import topics
 from penstock.contract.reports import Loss, decode
 from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName
-from penstock.dispatcher.cursors.cursor_store import Fenced
+from penstock.kafka.transactions import Fenced
 from running import kafka_access
 from tools.chaos.victims import alive
 

@@ -10,7 +10,8 @@ from dispatcher_stage import Headers, Stage, Subscribe, until
 from structlog.testing import capture_logs
 
 from penstock.contract import topics
-from penstock.dispatcher.cursors.cursor_store import CursorStore, Entry, cursor_key, payload_key, tail_key
+from penstock.dispatcher.cursors.cursor_store import CursorStore, cursor_key, payload_key, tail_key
+from penstock.kafka.transactions import Entry
 from running import kafka_access
 
 GARBAGE = [
@@ -45,7 +46,7 @@ async def test_garbage_harms_nothing_else(stage: Stage, subscribe: Subscribe) ->
             ids = stage.match(route, count=3)
             stage.publish(route)
             await until(lambda: set(subscriber.ids) >= set(ids), "the events after the garbage")
-    found = [line for line in lines if line["event"] == "a record cannot be read and is passed over"]
+    found = [line for line in lines if line["event"] == "a record cannot be read and is skipped"]
     named = {(line["topic"], line["key"]) for line in found}
     readable = {(topic, key.decode("utf-8", "backslashreplace")) for topic, key, _ in GARBAGE}
     assert named >= {place for place in readable if place[0] != topics.REPORTS}
@@ -95,7 +96,7 @@ def test_a_record_that_kafka_refuses_is_left_out_and_the_rest_is_written(stage: 
     assert {written[key] for key in ("small/1", "later/1")} == {b"{}"}
     assert written["tail/1"] == b"41"
     assert too_large.key not in written
-    refused = [line["key"] for line in lines if line["event"] == "Kafka does not take a record, and it is left out"]
+    refused = [line["key"] for line in lines if line["event"] == "Kafka refuses a record, and it is left out"]
     assert sorted(refused) == sorted([too_large.key, far_too_large.key])
 
 

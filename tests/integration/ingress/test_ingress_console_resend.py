@@ -201,7 +201,7 @@ def test_where_a_key_is_wanted_the_command_that_is_shown_sends(
     with world.browser() as browser:
         refused = browser.post(f"{world.places('with-key')[0]}/resend")
     assert refused.status_code == 409
-    assert "401 Unauthorized: this address takes events only from senders it knows" in refused.text
+    assert "401 Unauthorized: this address takes events from authenticated senders only" in refused.text
     [shown] = re.findall(r"<pre[^>]*>(.*?)</pre>", refused.text, re.DOTALL)
     printf, form, event, _, *line = shlex.split(html.unescape(shown).replace("\\\n", " "))
     assert (printf, form, line[:2]) == ("printf", "%s", ["penstock", "send"])

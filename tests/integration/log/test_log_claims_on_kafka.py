@@ -53,7 +53,7 @@ def test_one_that_falls_silent_is_followed_and_ends_when_it_wakes(
     kafka: Settings, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claims, "TAKE_SECONDS", 4.0)
-    monkeypatch.setattr(claims, "GIVE_UP_SECONDS", 600.0)  # so that it hears of it from Kafka, not from its clock
+    monkeypatch.setattr(claims, "STOP_SECONDS", 600.0)  # so that it hears of it from Kafka, not from its clock
     first = Process(kafka, role, "first")
     assert first.has.wait(60)
     awake = threading.Event()

@@ -13,7 +13,7 @@ from penstock.contract.records import record_of
 from penstock.dispatcher.delivery.replies import ReplyNotStored, ReplyWriter
 from penstock.events.event import CloudEvent
 from penstock.kafka.events import EventWriter
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 from running import headers_of, read_to_end
 
@@ -37,9 +37,9 @@ def partitions(settings: Settings, prefix: str) -> dict[str, int]:
 
 
 async def test_a_key_has_one_partition_whoever_writes_it(kafka: Settings) -> None:
-    owner = Owner()
-    ingress = EventWriter(kafka, "ingress", owner.fail, timeout_seconds=10)
-    replies = ReplyWriter(kafka, owner.fail)
+    scope = TaskScope()
+    ingress = EventWriter(kafka, "ingress", scope.fail, timeout_seconds=10)
+    replies = ReplyWriter(kafka, scope.fail)
     keys = [f"key-{number}" for number in range(40)]
     prefix = f"{time.time_ns()}-"
     confirmed = asyncio.get_running_loop().create_future()
@@ -54,12 +54,12 @@ async def test_a_key_has_one_partition_whoever_writes_it(kafka: Settings) -> Non
     found = partitions(kafka, prefix)
     assert [found[f"accepted-{key}"] for key in keys] == [found[f"replied-{key}"] for key in keys]
     assert len(set(found.values())) > 1
-    owner.check()
+    scope.check()
 
 
 async def test_replies_go_on_after_a_fatal_error(kafka: Settings) -> None:
-    owner = Owner()
-    replies = ReplyWriter(kafka, owner.fail)
+    scope = TaskScope()
+    replies = ReplyWriter(kafka, scope.fail)
     fatal = KafkaError(KafkaError._FATAL, "on purpose", fatal=True)
     await asyncio.wait_for(replies.store("b", event("before", "k"), None, [], span=TRACE, tracestate=None), 20)
     replies._writer._on_error(fatal)

@@ -80,7 +80,7 @@ def test_garbage_among_the_routes_is_passed_over(kafka: Settings, topic: RoutesT
     assert (stored.version, stored.complete, failures) == (version + 2, True, [])
     assert (set(stored.unreadable), stored.routes_missing) == ({"route/garbage", "target/log-room"}, False)
     assert not seen[-1].has_ended("garbage")
-    named = {line["key"] for line in lines if line["event"] == "a record cannot be read and is passed over"}
+    named = {line["key"] for line in lines if line["event"] == "a record cannot be read and is skipped"}
     assert named == {key.decode("utf-8", "backslashreplace") for key in GARBAGE}
     for key in (*GARBAGE, b"target/log-room"):
         if key != b"version":
@@ -147,7 +147,7 @@ def test_garbage_among_the_reports_is_passed_over(kafka: Settings) -> None:
         reporter.close()
     follower.stop()
     assert failures == []
-    named = {line["key"] for line in lines if line["event"] == "a record cannot be read and is passed over"}
+    named = {line["key"] for line in lines if line["event"] == "a record cannot be read and is skipped"}
     assert named == {key.decode("utf-8", "backslashreplace") for key in garbage}
     for key in garbage:
         producer.produce(topics.REPORTS, key=key, value=None)

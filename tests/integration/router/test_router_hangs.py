@@ -111,7 +111,7 @@ def test_a_router_that_hangs_is_noticed_from_outside(
     router.start()
     try:
         router.wait_ready(180)
-        monkeypatch.setattr(watchdogs.HangWatchdog.beat, "__defaults__", ("routes", 2.0))
+        monkeypatch.setattr(watchdogs.HangWatchdog.heartbeat, "__defaults__", ("routes", 2.0))
         alive = Query.alive
         monkeypatch.setattr(Query, "alive", lambda self: released.wait(180) and alive(self))
         assert ended.wait(120)

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message
 from penstock.apiserver.access import identity
 from penstock.apiserver.http.watching import Watches
 from penstock.apiserver.service import assembled
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 Answer = tuple[int, Any]
@@ -90,7 +90,7 @@ class ApiInProcess:
 async def api_in_process(folder: Path) -> AsyncIterator[ApiInProcess]:
     """The server over a folder, until the end of the block."""
     _, tokens = identity.load_tokens(folder / "pki" / "tokens.json")
-    async with assembled(Settings(data_dir=folder), Owner(), Watches()) as app:
+    async with assembled(Settings(data_dir=folder), TaskScope(), Watches()) as app:
         # What goes on behind it begins: reads alone would never let it.
         await asyncio.sleep(0)
         yield ApiInProcess(app, tokens)

@@ -25,7 +25,7 @@ from penstock.apiserver.http.watching import SEND_BYTES
 from penstock.apiserver.store import expiry, storage
 from penstock.apiserver.store.storage import PART_BYTES, Store, Transaction
 from penstock.apiserver.verbs.deletion import Deletion
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.runtime.times import rfc3339
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -224,7 +224,7 @@ async def test_a_large_collection_is_deleted_in_parts(api: ApiInProcess) -> None
 async def commits(tmp_path: Path) -> AsyncIterator[tuple[Store, list[int]]]:
     """A store, and how large each commit was."""
     sizes: list[int] = []
-    store = Store(tmp_path / "api.db", lambda changes: sizes.append(sum(one.size for one in changes)), Owner())
+    store = Store(tmp_path / "api.db", lambda changes: sizes.append(sum(one.size for one in changes)), TaskScope())
     yield store, sizes
     await store.close()
 

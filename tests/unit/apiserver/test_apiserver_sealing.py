@@ -17,7 +17,7 @@ from penstock.apiserver.store.encryption import Seals, WrongKey, key_of, load_se
 from penstock.apiserver.store.reencryption import reencrypt
 from penstock.cli import app
 from penstock.engine.datadir import exclusive
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 OLD, NEW = ("old", b"o" * 32), ("new", b"n" * 32)
@@ -89,7 +89,7 @@ def test_a_passphrase_is_a_key_of_its_own(tmp_path: Path) -> None:
 
 async def _with_api(folder: Path, keys: Path | None, *calls: tuple[str, str, object]) -> list[object]:
     _, tokens = identity.load_tokens(folder / "pki" / "tokens.json")
-    async with assembled(Settings(data_dir=folder, secrets_key_file=keys), Owner(), Watches()) as app:
+    async with assembled(Settings(data_dir=folder, secrets_key_file=keys), TaskScope(), Watches()) as app:
         return [(await ApiInProcess(app, tokens).call(*call))[1] for call in calls]
 
 

@@ -13,7 +13,7 @@ import pytest
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.store import expiry
 from penstock.apiserver.store.storage import Change, Store, Transaction
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 
 LIMIT_SECONDS = 20
 """For what takes milliseconds on a machine that has nothing else to do."""
@@ -38,12 +38,12 @@ def commits() -> Commits:
 
 
 @pytest.fixture
-async def owner() -> Owner:
-    return Owner()
+async def owner() -> TaskScope:
+    return TaskScope()
 
 
 @pytest.fixture
-async def store(tmp_path: Path, commits: Commits, owner: Owner) -> AsyncIterator[Store]:
+async def store(tmp_path: Path, commits: Commits, owner: TaskScope) -> AsyncIterator[Store]:
     store = Store(tmp_path / "api.db", commits, owner)
     yield store
     await store.close()
@@ -57,14 +57,14 @@ def put(name: str, resource: str = "things", **more: object) -> Callable[[Transa
     return work
 
 
-async def failure_of(owner: Owner) -> BaseException:
+async def failure_of(owner: TaskScope) -> BaseException:
     with pytest.raises(Exception) as caught:  # noqa: PT011  # which one is what the tests compare
         await asyncio.wait_for(owner.failed(), LIMIT_SECONDS)
     return caught.value
 
 
 async def test_a_writer_that_ends_leaves_nobody_waiting_and_takes_the_component_along(
-    store: Store, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    store: Store, owner: TaskScope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(batch: object) -> list[Change]:
         raise MemoryError("on purpose")
@@ -89,7 +89,7 @@ async def test_a_disk_that_fails_is_answered_and_the_writer_goes_on(store: Store
 
 
 async def test_a_defect_behind_a_commit_answers_what_is_stored_and_ends_the_component(
-    store: Store, owner: Owner, commits: Commits
+    store: Store, owner: TaskScope, commits: Commits
 ) -> None:
     commits.fails = True
     assert await asyncio.wait_for(store.write(put("a")), LIMIT_SECONDS) == "a"

@@ -229,7 +229,7 @@ def test_a_reply_is_waited_for() -> None:
 def test_events_and_attempts_are_lines() -> None:
     shown = [text for text, _ in event_line(event_of('{"a": 1}', id="1", type="t", source="/s"), 1_700_000_000.0)]
     assert shown == ["22:13:20.000", "t", "1", "from /s", '{"a": 1}']
-    failed = attempt(result="retry", status=None, attempt=2, reason="no answer within 5 s", due=1_700_000_003.5)
+    failed = attempt(result="retry", status=None, attempt=2, reason="no response within 5 s", due=1_700_000_003.5)
     shown = [text for text, _ in attempt_line(failed, 1_700_000_001.5)]
     assert shown[1:] == [
         "trigger/greetings",
@@ -237,7 +237,7 @@ def test_events_and_attempts_are_lines() -> None:
         "no answer in 4 ms",
         "http://s/",
         "attempt 2",
-        "no answer within 5 s",
+        "no response within 5 s",
         "next try in 2.0 s",
     ]
 

@@ -14,7 +14,7 @@ from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
-from penstock.dispatcher.cursors.cursor_store import Entry, understand
+from penstock.dispatcher.cursors.cursor_store import decode_partition
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.decision import Verdict
 from penstock.dispatcher.dispatcher import Dispatcher
@@ -24,6 +24,7 @@ from penstock.dispatcher.replay.feed import StoredEvents
 from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.random_reader import Chunk
 from penstock.kafka.reports import Reporter
+from penstock.kafka.transactions import Entry
 from penstock.settings import Settings
 
 TARGET = "broker"
@@ -217,7 +218,7 @@ class Node:
         )
         self.cursors = self.dispatcher.partitions[0]
         self.dispatcher.apply(self.snapshot(1))
-        self.dispatcher.restore(0, understand(self.table(), 0, self.cursors.changed))
+        self.dispatcher.restore(0, decode_partition(self.table(), 0, self.cursors.changed))
         await self.dispatcher.check_tail(0)
         self.position = self.cursors.tail or 0
         self._catching_up = asyncio.create_task(self.dispatcher.catch_up())

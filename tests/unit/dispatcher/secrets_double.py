@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from penstock.dispatcher.delivery.credentials import DeliveryCredentials
-from penstock.dispatcher.secrets import KeptSecrets, NoSecret, SecretPlace
+from penstock.dispatcher.secrets import NoSecret, SecretCache, SecretName
 from penstock.oidc.tokens import AccountTokens
 
 
@@ -19,17 +19,17 @@ class Kubernetes:
     """What is in them, by name."""
     problem: str = ""
     """Why it answers nothing else."""
-    asked: list[SecretPlace] = field(default_factory=list)
+    asked: list[SecretName] = field(default_factory=list)
 
-    async def read(self, place: SecretPlace) -> dict[str, bytes]:
+    async def read(self, place: SecretName) -> dict[str, bytes]:
         self.asked.append(place)
         await asyncio.sleep(0)
         if self.problem or place.name not in self.secrets:
             raise NoSecret(self.problem or f"the Secret {place} cannot be read: not found")
         return self.secrets[place.name]
 
-    def kept(self) -> KeptSecrets:
-        return KeptSecrets(self.read, lambda work, name: asyncio.get_running_loop().create_task(work, name=name))
+    def kept(self) -> SecretCache:
+        return SecretCache(self.read, lambda work, name: asyncio.get_running_loop().create_task(work, name=name))
 
 
 def no_credentials() -> DeliveryCredentials:

@@ -11,7 +11,7 @@ from penstock.contract.attempts import FailureCause
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
 from penstock.dispatcher.http.address import Origin
-from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection
+from penstock.dispatcher.http.connection import NoConnection, NoResponse, SubscriberConnection
 from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.http.pool import REMEMBERED, SingleFlight
 from penstock.dispatcher.lanes import ATTEMPTS_PER_SECOND, SHORT_REST_SECONDS, Job, Lane, Schedule, rounds
@@ -187,7 +187,7 @@ async def test_who_looks_and_does_not_find_out_leaves_it_to_the_next() -> None:
     door = Door()
     single_flight = await deserted(door)
     outcome = await many(single_flight, 3)
-    door.tried[0].set_exception(NoAnswer("too slow"))
+    door.tried[0].set_exception(NoResponse("too slow"))
     await turns()
     assert len(door.tried) == 2
     await door.refuse()
@@ -226,7 +226,7 @@ async def test_who_waits_for_another_keeps_its_own_time_limit() -> None:
     single_flight = await deserted(door)
     looking = asyncio.create_task(single_flight.connect(ORIGIN, 5))
     await turns()
-    with pytest.raises(NoAnswer, match=r"no connection to 127\.0\.0\.1:9 within 0\.01 s") as problem:
+    with pytest.raises(NoResponse, match=r"no connection to 127\.0\.0\.1:9 within 0\.01 s") as problem:
         await single_flight.connect(ORIGIN, 0.01)
     assert not isinstance(problem.value, NoConnection)
     await door.refuse()
@@ -242,4 +242,4 @@ async def test_deserted_origins_are_not_remembered_without_end() -> None:
         await door.refuse()
         await trying
         door.tried.clear()
-    assert len(single_flight._deserted) == REMEMBERED
+    assert len(single_flight._unreachable) == REMEMBERED

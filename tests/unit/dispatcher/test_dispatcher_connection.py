@@ -23,16 +23,16 @@ from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import (
     HEAD_BYTES,
     IGNORED_BODY_BYTES,
-    ClosedUnanswered,
-    NoAnswer,
-    ResetUnanswered,
+    ClosedWithoutResponse,
+    NoResponse,
+    ResetWithoutResponse,
     SubscriberConnection,
     SubscriberResponse,
     cause_of,
 )
 from penstock.dispatcher.http.pool import Pool
 from penstock.events.event import MalformedEvent
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 EVENT_LIMIT = 200_000
@@ -75,7 +75,7 @@ class Peer:
 
     def ask(self, *, reply_counts: bool = True, seconds: float = 60) -> asyncio.Future[SubscriberResponse]:
         deadline = asyncio.get_running_loop().time() + seconds
-        return self.connection.ask(b"POST / HTTP/1.1\r\n\r\n", b"body", deadline, seconds, reply_counts)
+        return self.connection.send(b"POST / HTTP/1.1\r\n\r\n", b"body", deadline, seconds, reply_counts)
 
     def say(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -175,7 +175,7 @@ async def test_a_connection_lost_in_the_middle_is_no_answer(said: bytes) -> None
     answer = peer.ask()
     peer.say(said)
     peer.connection.connection_lost(None)
-    with pytest.raises(NoAnswer, match="closed before the answer was complete") as problem:
+    with pytest.raises(NoResponse, match="closed before the response was complete") as problem:
         await answer
     assert problem.value.cause is FailureCause.CONNECTION_CLOSED
 
@@ -188,26 +188,26 @@ async def test_a_connection_whose_other_end_is_closed_ends_before_the_rest_of_a_
     peer.connection.eof_received()
     assert (peer.connection.closed, peer.wire.aborted) == (True, True)
     if answer is not None:
-        with pytest.raises(ClosedUnanswered):
+        with pytest.raises(ClosedWithoutResponse):
             await answer
 
 
 @pytest.mark.parametrize(
     ("problem", "kind"),
     [
-        (None, ClosedUnanswered),
-        (ConnectionResetError("reset"), ResetUnanswered),
-        (BrokenPipeError("broken"), ResetUnanswered),
-        (tls_problem("SSLV3_ALERT_BAD_CERTIFICATE"), ClosedUnanswered),
+        (None, ClosedWithoutResponse),
+        (ConnectionResetError("reset"), ResetWithoutResponse),
+        (BrokenPipeError("broken"), ResetWithoutResponse),
+        (tls_problem("SSLV3_ALERT_BAD_CERTIFICATE"), ClosedWithoutResponse),
     ],
 )
 async def test_a_connection_that_is_reset_is_told_from_one_that_ends(
-    problem: Exception | None, kind: type[ClosedUnanswered]
+    problem: Exception | None, kind: type[ClosedWithoutResponse]
 ) -> None:
     peer = Peer()
     answer = peer.ask()
     peer.connection.connection_lost(problem)
-    with pytest.raises(ClosedUnanswered) as closed:
+    with pytest.raises(ClosedWithoutResponse) as closed:
         await answer
     assert type(closed.value) is kind
 
@@ -215,7 +215,7 @@ async def test_a_connection_that_is_reset_is_told_from_one_that_ends(
 async def test_a_connection_that_was_lost_at_once_is_no_answer() -> None:
     peer = Peer()
     peer.connection.connection_lost(ConnectionResetError("reset"))
-    with pytest.raises(NoAnswer, match="closed"):
+    with pytest.raises(NoResponse, match="closed"):
         await peer.ask()
     assert peer.wire.sent == b""
 
@@ -246,7 +246,7 @@ async def test_a_head_without_end_is_no_answer() -> None:
     peer = Peer()
     answer = peer.ask()
     peer.say(b"HTTP/1.1 200 OK\r\n", *(b"x-%d: %b\r\n" % (n, b"y" * 1000) for n in range(HEAD_BYTES // 1000 + 2)))
-    with pytest.raises(NoAnswer, match="head of the answer") as problem:
+    with pytest.raises(NoResponse, match="head of the response") as problem:
         await answer
     assert problem.value.cause is FailureCause.NOT_HTTP
 
@@ -334,7 +334,7 @@ def test_the_body_of_a_failure_is_decompressed_as_far_as_possible() -> None:
 
 async def test_an_answer_that_does_not_come_in_time_is_none() -> None:
     peer = Peer()
-    with pytest.raises(NoAnswer, match=r"no answer within 0\.001 s") as problem:
+    with pytest.raises(NoResponse, match=r"no response within 0\.001 s") as problem:
         await peer.ask(seconds=0.001)
     assert problem.value.cause is FailureCause.TIMEOUT
     assert peer.wire.aborted
@@ -348,7 +348,7 @@ def test_whatever_comes_is_an_answer_or_none(pieces: list[bytes], proper: bool) 
         peer.connection.connection_lost(None)
         try:
             assert (await answer).status >= 100
-        except NoAnswer:
+        except NoResponse:
             assert peer.wire.aborted
 
     on_a_loop(play)
@@ -379,9 +379,9 @@ async def test_the_words_of_a_host_name_do_not_change_the_cause(monkeypatch: pyt
     def not_known(_: str) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr("penstock.dispatcher.http.dns.ask_system", not_known)
-    pool = Pool(EVENT_LIMIT, Destinations(Settings()), Owner())
-    with pytest.raises(NoAnswer, match=host) as problem:
+    monkeypatch.setattr("penstock.dispatcher.http.dns.system_lookup", not_known)
+    pool = Pool(EVENT_LIMIT, Destinations(Settings()), TaskScope())
+    with pytest.raises(NoResponse, match=host) as problem:
         await pool.connect(Origin(host, 80, None, None), 60)
     assert problem.value.cause is FailureCause.NAME_NOT_FOUND
     pool.close()
@@ -389,11 +389,11 @@ async def test_the_words_of_a_host_name_do_not_change_the_cause(monkeypatch: pyt
 
 async def test_a_sweep_of_idle_connections_that_fails_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.dispatcher.http.pool.SWEEP_SECONDS", 0.001)
-    owner = Owner()
-    pool = Pool(EVENT_LIMIT, Destinations(Settings()), owner)
+    scope = TaskScope()
+    pool = Pool(EVENT_LIMIT, Destinations(Settings()), scope)
     peer = Peer()
     pool._keep(Origin("127.0.0.1", 80, None, None), peer.connection)
     peer.connection.idle_since = "long ago"  # type: ignore[assignment]  # what cannot be compared
     with pytest.raises(TypeError):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)
     pool.close()

@@ -22,7 +22,7 @@ from penstock.dispatcher.delivery.credentials import DeliveryCredentials
 from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
-from penstock.dispatcher.http.connection import NoAnswer, SubscriberResponse
+from penstock.dispatcher.http.connection import NoResponse, SubscriberResponse
 from penstock.dispatcher.http.outcome import Outcome, Withheld
 from penstock.dispatcher.matched_record import Matched
 from penstock.observability.trace import configure
@@ -136,7 +136,7 @@ WITH_PASSWORD = msgspec.structs.replace(
 )
 
 
-@pytest.mark.parametrize("answer", [202, 409, 503, NoAnswer("refused"), Unsendable("not sent")])
+@pytest.mark.parametrize("answer", [202, 409, 503, NoResponse("refused"), Unsendable("not sent")])
 async def test_the_password_of_a_url_is_in_nothing_that_is_told_of_an_attempt(answer: int | Exception) -> None:
     stage = Deliveries()
     stage.subscriber.answer = answer

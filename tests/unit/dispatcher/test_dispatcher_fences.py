@@ -79,7 +79,12 @@ def test_a_route_that_reads_from_the_beginning_minds_the_fences_that_others_know
     known.pass_fence(2)
     partition.restore(None, [known, unknown])
     begun = partition.catch_up(
-        EACH + 3, EACH + 5, [matched(EACH + 3), matched(EACH + 4)], routes, has_room=always, has_room_for_chunk=always
+        EACH + 3,
+        EACH + 5,
+        [matched(EACH + 3), matched(EACH + 4)],
+        routes,
+        has_capacity=always,
+        has_capacity_for_chunk=always,
     )
     assert sorted((new.cursor.route, new.delivery.origin) for new in begun) == [("r", EACH + 1), ("s", EACH + 1)]
 

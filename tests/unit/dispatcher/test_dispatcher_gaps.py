@@ -19,7 +19,7 @@ from penstock.dispatcher.cursors import partition
 from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.cursors.partition import LostOrigins, PartitionCursors
 from penstock.dispatcher.matched_record import Matched, of_event
-from penstock.dispatcher.replay.archive import FurtherBack
+from penstock.dispatcher.replay.archive import EventArchive
 from penstock.dispatcher.replay.selection import EventMatcher, RouteSelection
 from penstock.history.reader.table_events import GivenUpBy, Stretch
 from penstock.history.schema.columns import HistoryProblem
@@ -176,7 +176,7 @@ async def test_each_event_is_judged_by_the_filter_of_its_time() -> None:
 @in_virtual_time
 async def test_it_goes_on_with_matched_events_as_soon_as_that_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     """By then the router's word counts again: the filter of this route would take more."""
-    monkeypatch.setattr(partition, "PLACE_RECORDS", 10)
+    monkeypatch.setattr(partition, "RECORDS_PER_BOUND", 10)
     node = node_of(route(paused=True))
     node.matched.records = [Written(o, ("r",) if o < 30 or o % 2 else (), o, 1) for o in range(COUNT)]
     await node.boot()
@@ -190,7 +190,7 @@ async def test_it_goes_on_with_matched_events_as_soon_as_that_is_safe(monkeypatc
 
 @in_virtual_time
 async def test_the_fence_in_force_counts_where_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "PLACE_RECORDS", 10)
+    monkeypatch.setattr(partition, "RECORDS_PER_BOUND", 10)
     node = node_of(route(paused=True))
     log = [Written(o, ("r",), o, 1) for o in range(10)]
     log.append(Written(9, (), 9, 2, fence=True))
@@ -209,7 +209,7 @@ async def test_the_fence_in_force_counts_where_it_goes_on(monkeypatch: pytest.Mo
 
 @in_virtual_time
 async def test_what_retention_takes_once_more_is_read_from_the_events_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "PLACE_RECORDS", 10)
+    monkeypatch.setattr(partition, "RECORDS_PER_BOUND", 10)
     node = node_of(route(paused=True))
     await node.boot()
     await read_all(node)
@@ -240,7 +240,7 @@ async def test_what_is_gone_from_everywhere_is_reported_once_and_as_a_whole() ->
 @in_virtual_time
 async def test_matched_events_that_outlast_the_events_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most events match nothing here, so that they fill their topic faster than the matched ones do."""
-    monkeypatch.setattr(dispatcher, "LOOKED_AHEAD", 4)
+    monkeypatch.setattr(dispatcher, "LOOK_AHEAD_RECORDS", 4)
     node = node_of(route(paused=True))
     node.matched.records = [Written(o, ("r",), o, 1) for o in range(0, COUNT, 2)]
     await node.boot()
@@ -257,7 +257,7 @@ async def test_matched_events_that_outlast_the_events_are_not_lost(monkeypatch: 
 async def test_an_overlap_of_generations_at_the_edge_hides_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left begins with 16 of the first generation; the second one repeats 12 to 15 only after that, and an
     older event that comes after a newer one counts as a repeat."""
-    monkeypatch.setattr(dispatcher, "LOOKED_AHEAD", 8)
+    monkeypatch.setattr(dispatcher, "LOOK_AHEAD_RECORDS", 8)
     node = node_of(route(paused=True))
     first = [Written(o, ("r",), o, 1) for o in range(20)]
     second = [Written(o, ("r",), o, 2) for o in range(10, COUNT)]
@@ -303,7 +303,7 @@ class Table:
 def with_history() -> Iterator[tuple[Node, Table]]:
     node = node_of(route(paused=True))
     table = Table(node.events, [Stretch(0, 25)])
-    node.history = kept = FurtherBack(node.events, table, strict=True)
+    node.history = kept = EventArchive(node.events, table, strict=True)
     yield node, table
     kept.close()
 
@@ -460,7 +460,7 @@ async def test_a_route_that_goes_while_it_reads_events_leaves_nothing() -> None:
 @in_virtual_time
 async def test_a_route_that_comes_to_a_gap_while_others_read_it_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read before it was known that it reads events, too, is read again for it."""
-    monkeypatch.setattr(dispatcher, "LOOKED_AT_ONCE", 1)
+    monkeypatch.setattr(dispatcher, "MATCHES_AT_ONCE", 1)
     node = node_of(route(), route("late", paused=True, start=(25,)))
     uids = ("r",), ("r", "late")
     node.matched.records = [Written(o, uids[o >= 25], o, 1) for o in range(COUNT)]
@@ -539,4 +539,4 @@ def test_many_routes_are_matched_as_each_alone() -> None:
         for origin in range(25):
             alone = {uid for uid, one in served.items() if RouteSelection(one, 0).wants(event(origin))}
             assert set(matcher.wanting(event(origin))) == alone
-    assert matcher.unfiled == 18, "those of six filters that need no attribute to be this or that"
+    assert matcher.unindexed == 18, "those of six filters that need no attribute to be this or that"

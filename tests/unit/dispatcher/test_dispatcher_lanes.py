@@ -151,7 +151,7 @@ def test_an_unknown_route_waits_for_its_snapshot() -> None:
     assert partition.next_chunk({}, always) is None
     routes = {"late": route("late")}
     assert partition.next_chunk(routes, always) == 0
-    starts = list(partition.catch_up(0, 2, log, routes, has_room=always, has_room_for_chunk=always))
+    starts = list(partition.catch_up(0, 2, log, routes, has_capacity=always, has_capacity_for_chunk=always))
     assert [start.delivery.origin for start in starts] == [0, 1]
     assert partition.cursors["late"].attached
 

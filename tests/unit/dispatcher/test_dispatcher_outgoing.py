@@ -10,17 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Delivery, Endpoint, Route
-from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Stage
-from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload
+from penstock.dispatcher.cursors.stage_payload import (
+    Failure,
+    StagePayload,
+    decode_payload,
+    encode_payload,
+    reply_payload,
+)
 from penstock.dispatcher.delivery.request import (
     ERROR_DATA_LIMIT,
     compose,
     dead_letter,
     error_data,
-    no_answer_data,
-    passed_along,
-    passed_from_answer,
+    no_response_data,
+    passed_from_response,
+    stored_headers,
 )
 from penstock.events.event import CloudEvent
 
@@ -90,12 +95,12 @@ def test_format_json_sends_structured() -> None:
 
 def test_passed_headers_are_those_that_were_stored() -> None:
     stored = [("ce_id", b"1"), ("penstock_http_x-b3-traceid", b"9"), ("penstock_target", b"b")]
-    assert passed_along(dict(stored)) == [("x-b3-traceid", "9")]
+    assert stored_headers(dict(stored)) == [("x-b3-traceid", "9")]
 
 
 def test_headers_of_an_answer_go_along_with_its_reply() -> None:
     answer = [("x-request-id", "1"), ("knative-x", "2"), ("retry-after", "3"), ("server", "4"), ("x-b3-bad", "a\x00b")]
-    assert passed_from_answer(answer) == [("x-request-id", "1"), ("knative-x", "2")]
+    assert passed_from_response(answer) == [("x-request-id", "1"), ("knative-x", "2")]
 
 
 def test_a_dead_letter_tells_its_story() -> None:
@@ -118,18 +123,18 @@ def test_error_data_is_base64_cut_after_encoding(body: bytes) -> None:
 
 
 def test_without_an_answer_the_data_says_so() -> None:
-    assert base64.b64decode(no_answer_data("connection refused")) == b"dispatch error: connection refused"
+    assert base64.b64decode(no_response_data("connection refused")) == b"dispatch error: connection refused"
 
 
 @given(st.dictionaries(st.text(), st.text()), st.none() | st.binary(), st.lists(st.tuples(st.text(), st.text())))
 def test_a_reply_survives_the_topic(
     attributes: dict[str, str], data: bytes | None, passed: list[tuple[str, str]]
 ) -> None:
-    payload = stage_payloads.reply(CloudEvent(attributes, data), passed)
-    again = stage_payloads.decode(stage_payloads.encode(payload))
+    payload = reply_payload(CloudEvent(attributes, data), passed)
+    again = decode_payload(encode_payload(payload))
     assert (dict(again.reply.attributes), again.reply.data, again.passed) == (attributes, data, passed)
 
 
 def test_a_failure_survives_the_topic() -> None:
     payload = StagePayload(failure=Failure("http://r/", 409, "", "http://s/", "no", 4))
-    assert stage_payloads.decode(stage_payloads.encode(payload)) == payload
+    assert decode_payload(encode_payload(payload)) == payload

@@ -17,7 +17,7 @@ from penstock.contract.reports import ReplayProgress
 from penstock.contract.routes import Endpoint, Replay, Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
-from penstock.dispatcher.cursors.cursor_store import Entry, Restored
+from penstock.dispatcher.cursors.cursor_store import Restored
 from penstock.dispatcher.cursors.flusher import Flusher
 from penstock.dispatcher.delivery import telemetry
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
@@ -28,7 +28,8 @@ from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.replay.replays import Replays
 from penstock.kafka.random_reader import Chunk, NotReadNow
 from penstock.kafka.reports import Reporter
-from penstock.runtime.tasks import Owner
+from penstock.kafka.transactions import Entry
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 ROUTE = Route("r", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/"))
@@ -186,11 +187,11 @@ class Transactions:
         self.committed: dict[int, list[list[str]]] = {GOOD: [], STUCK: []}
         """Keys of each transaction."""
         self.under_way = 0
-        self._owner = Owner()
+        self._scope = TaskScope()
         commits = {partition: partial(self._commit, partition) for partition in self.committed}
-        self.flusher = Flusher(task.dispatcher, commits, self._owner, 0.1)
+        self.flusher = Flusher(task.dispatcher, commits, self._scope, 0.1)
         self.flusher.add([GOOD, STUCK])
-        self._running = self._owner.start(self.flusher.run(), "flush")
+        self._running = self._scope.start(self.flusher.run(), "flush")
 
     async def _commit(self, partition: int, entries: list[Entry]) -> None:
         if partition == STUCK:
@@ -201,7 +202,7 @@ class Transactions:
         self.committed[partition].append([entry.key for entry in entries])
 
     async def end(self) -> None:
-        await self._owner.close()
+        await self._scope.close()
         await self.flusher.finish()
 
 

@@ -34,7 +34,7 @@ LIMITS = {"max_outstanding": MAX_OUTSTANDING, "max_in_flight": 3, "catch_up_reco
 def _near_places() -> Iterator[None]:
     """Logs are short here: a route that has read events finds a place to go on with matched ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partition, "PLACE_RECORDS", 3)
+        patch.setattr(partition, "RECORDS_PER_BOUND", 3)
         yield
 
 

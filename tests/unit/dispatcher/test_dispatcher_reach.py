@@ -9,7 +9,7 @@ import pytest
 
 from penstock.contract.routes import Replay
 from penstock.dispatcher.matched_record import Matched, of_event
-from penstock.dispatcher.replay.archive import FurtherBack
+from penstock.dispatcher.replay.archive import EventArchive
 from penstock.history.reader.table_events import GivenUpBy, Stretch
 from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.random_reader import Chunk
@@ -74,7 +74,7 @@ def places(chunk: Chunk[Matched]) -> list[tuple[int, bytes | None]]:
 
 
 async def test_a_chunk_is_put_together() -> None:
-    kept = FurtherBack(Kafka(), Table())
+    kept = EventArchive(Kafka(), Table())
     chunk = await kept.chunk(0, 3, 8)
     assert places(chunk) == [(3, b"table"), (5, b"table"), (6, b"kafka"), (7, b"kafka")]
     assert (chunk.begin, chunk.end) == (3, 8)
@@ -82,7 +82,7 @@ async def test_a_chunk_is_put_together() -> None:
 
 
 async def test_what_nobody_has_any_more_is_known() -> None:
-    kept = FurtherBack(Kafka(), Table())
+    kept = EventArchive(Kafka(), Table())
     assert (await kept.chunk(0, 0, 8)).begin == 2
     assert (await kept.chunk(0, 0, 1)).begin == 2
     assert (await kept.chunk(1, 0, 8)).begin == 6
@@ -92,7 +92,7 @@ async def test_what_nobody_has_any_more_is_known() -> None:
 
 async def test_what_the_table_lacks_in_the_middle_is_known() -> None:
     """The history was off for a while, or Kafka removed events before they were written."""
-    kept = FurtherBack(Kafka(), Table((Stretch(0, 2), Stretch(3, 5))))
+    kept = EventArchive(Kafka(), Table((Stretch(0, 2), Stretch(3, 5))))
     assert [(chunk.begin, chunk.end) for chunk in [await kept.chunk(0, begin, 9) for begin in (0, 2, 5)]] == [
         (0, 2),
         (3, 5),
@@ -104,7 +104,7 @@ async def test_what_the_table_lacks_in_the_middle_is_known() -> None:
 
 async def test_what_was_written_since_the_table_was_looked_at_is_no_loss() -> None:
     table = Table((Stretch(2, 3),), written_since=(Stretch(2, 6),))
-    kept = FurtherBack(Kafka(), table)
+    kept = EventArchive(Kafka(), table)
     assert places(await kept.chunk(0, 2, 7)) == [(2, b"table"), (3, b"table"), (5, b"table"), (6, b"kafka")]
     await kept.chunk(0, 2, 7)
     assert table.looks == 1, "the table is opened anew only where something seems to be missing"
@@ -112,7 +112,7 @@ async def test_what_was_written_since_the_table_was_looked_at_is_no_loss() -> No
 
 
 async def test_the_end_of_kafka_is_passed_on() -> None:
-    kept = FurtherBack(Kafka(), Table())
+    kept = EventArchive(Kafka(), Table())
     assert (await kept.chunk(0, 3, 20)).log_end == 10
     assert (await kept.chunk(0, 7, 20)).log_end == 10
     assert (await kept.chunk(0, 2, 4)).log_end is None
@@ -121,7 +121,7 @@ async def test_the_end_of_kafka_is_passed_on() -> None:
 
 async def test_kafka_is_not_asked_for_what_it_is_known_to_have_forgotten() -> None:
     kafka = Kafka()
-    kept = FurtherBack(kafka, Table())
+    kept = EventArchive(kafka, Table())
     await kept.chunk(0, 2, 8)
     assert places(await kept.chunk(0, 2, 4)) == [(2, b"table"), (3, b"table")]
     assert kafka.reads == 1
@@ -129,7 +129,7 @@ async def test_kafka_is_not_asked_for_what_it_is_known_to_have_forgotten() -> No
 
 
 async def test_single_events_are_found_in_either() -> None:
-    kept = FurtherBack(Kafka(), Table())
+    kept = EventArchive(Kafka(), Table())
     found = [await kept.record(0, offset) for offset in (1, 3, 4, 7)]
     assert [record and record.value for record in found] == [None, b"table", None, b"kafka"]
     assert await kept.given_up(0, Replay("Trigger", 1.0, 2.0, given_up_by="r", reason="why")) == [3]
@@ -138,7 +138,7 @@ async def test_single_events_are_found_in_either() -> None:
 
 @pytest.mark.parametrize("table", [None, Broken()])
 async def test_without_a_table_there_is_what_kafka_has(table: Table | None) -> None:
-    kept = FurtherBack(Kafka(), table)
+    kept = EventArchive(Kafka(), table)
     chunk = await kept.chunk(0, 3, 8)
     assert (chunk.begin, places(chunk)) == (6, [(6, b"kafka"), (7, b"kafka")])
     assert await kept.record(0, 3) is None
@@ -147,13 +147,13 @@ async def test_without_a_table_there_is_what_kafka_has(table: Table | None) -> N
 
 async def test_what_lasts_is_what_is_young_enough_and_nothing_where_that_is_not_known() -> None:
     for table, expected in ((Table(), {0: (Stretch(5, 8),)}), (Broken(), {}), (None, {})):
-        kept = FurtherBack(Kafka(), table, strict=True)
+        kept = EventArchive(Kafka(), table, strict=True)
         assert await kept.lasting(lambda: 5.0) == expected
         kept.close()
 
 
 async def test_who_has_to_know_is_not_answered_without_the_table() -> None:
-    kept = FurtherBack(Kafka(), Broken(), strict=True)
+    kept = EventArchive(Kafka(), Broken(), strict=True)
     with pytest.raises(HistoryProblem):
         await kept.chunk(0, 3, 8)
     with pytest.raises(HistoryProblem):

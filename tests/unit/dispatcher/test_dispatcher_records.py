@@ -12,10 +12,10 @@ from penstock.contract.attempts import AttemptRecord
 from penstock.contract.records import Unreadable
 from penstock.dispatcher.cursors import cursor_store
 from penstock.dispatcher.cursors.cursor import YOUNG_FLUSHES, Cursor, Outstanding, Stage, Taken, encode, restore
-from penstock.dispatcher.cursors.cursor_store import understand
+from penstock.dispatcher.cursors.cursor_store import decode_partition
 from penstock.dispatcher.cursors.flusher import Unflushed
 from penstock.dispatcher.cursors.partition import PartitionCursors
-from penstock.dispatcher.cursors.stage_payload import reply
+from penstock.dispatcher.cursors.stage_payload import reply_payload
 from penstock.dispatcher.event_memory import Memory
 from penstock.dispatcher.matched_record import Matched, read
 from penstock.events.event import CloudEvent
@@ -44,10 +44,10 @@ def test_a_cursor_survives_the_topic(start: int, resume: int | None, deliveries:
 def test_a_cursor_takes_what_is_new_and_has_room() -> None:
     changed: set[Cursor] = set()
     cursor = Cursor("r", 5, None, changed)
-    assert cursor.take(4, 0, 0, 0, room=True) is Taken.REPEATED
-    assert cursor.take(5, 0, 0, 0, room=False) is Taken.FULL
+    assert cursor.take(4, 0, 0, 0, free=True) is Taken.REPEATED
+    assert cursor.take(5, 0, 0, 0, free=False) is Taken.FULL
     assert not changed
-    assert cursor.take(7, 9, 1, 0, room=True) == Outstanding(7, 9, 1)
+    assert cursor.take(7, 9, 1, 0, free=True) == Outstanding(7, 9, 1)
     assert (cursor.next, changed) == (8, {cursor})
     cursor.finish(7)
     assert cursor.outstanding == {}
@@ -96,17 +96,17 @@ def test_equal_keys_have_equal_fingerprints(key: str) -> None:
 
 
 def test_keys_of_the_cursors_are_told_apart() -> None:
-    assert cursor_store.parse_cursor(cursor_store.cursor_key("uid", 3)) == "uid"
-    assert cursor_store.parse_cursor(cursor_store.tail_key(3)) is None
-    assert cursor_store.parse_payload(cursor_store.payload_key("uid", 3, 44)) == ("uid", 44)
-    assert cursor_store.parse_payload(cursor_store.cursor_key("uid", 3)) is None
-    assert cursor_store.parse_payload(cursor_store.delivery_key("uid", 3, 44)) is None
-    assert cursor_store.parse_delivery(cursor_store.delivery_key("uid", 3, 44)) == ("uid", 44)
+    assert cursor_store.parse_cursor_key(cursor_store.cursor_key("uid", 3)) == "uid"
+    assert cursor_store.parse_cursor_key(cursor_store.tail_key(3)) is None
+    assert cursor_store.parse_payload_key(cursor_store.payload_key("uid", 3, 44)) == ("uid", 44)
+    assert cursor_store.parse_payload_key(cursor_store.cursor_key("uid", 3)) is None
+    assert cursor_store.parse_payload_key(cursor_store.delivery_key("uid", 3, 44)) is None
+    assert cursor_store.parse_delivery_key(cursor_store.delivery_key("uid", 3, 44)) == ("uid", 44)
 
 
 @given(st.dictionaries(st.text() | st.sampled_from(["tail/0", "r/0", "payload/r/0/1", "delivery/r/0/1"]), st.binary()))
 def test_whatever_is_among_the_cursors_is_understood_or_named(values: dict[str, bytes]) -> None:
-    restored = understand(values, 0, set())
+    restored = decode_partition(values, 0, set())
     understood = len(restored.cursors) + len(restored.payloads) + (restored.tail is not None)
     assert set(restored.unreadable) <= set(values)
     assert understood + len(restored.orphans) + len(restored.unreadable) >= len(values) - (restored.cursors != {})
@@ -120,7 +120,7 @@ def test_a_flush_writes_attempts_cursors_and_tail_once() -> None:
     partition = PartitionCursors(0, 0)
     changes = Unflushed(partition)
     partition.tail = 6
-    partition.cursor("r").take(5, 5, 0, 0, room=True)
+    partition.cursor("r").take(5, 5, 0, 0, free=True)
     changes.attempts.append(attempt(5))
     written = {(entry.topic, entry.key): entry.value for entry in changes.entries(0.0)}
     assert set(written) == {(topics.ATTEMPTS, "r"), (topics.CURSORS, "r/0"), (topics.CURSORS, "tail/0")}
@@ -133,7 +133,7 @@ def test_a_removed_route_is_deleted_with_its_payloads_and_may_come_back() -> Non
     partition = PartitionCursors(0, 0)
     changes = Unflushed(partition)
     cursor = partition.cursor("r")
-    taken = cursor.take(5, 5, 0, 0, room=True)
+    taken = cursor.take(5, 5, 0, 0, free=True)
     assert isinstance(taken, Outstanding)
     taken.stage = Stage.REPLY
     changes.keep_payload("r", 5, b"reply")
@@ -145,7 +145,7 @@ def test_a_removed_route_is_deleted_with_its_payloads_and_may_come_back() -> Non
         ("tail/0", b'{"next":0,"origin":-1,"at":0}'),
     }
     changes.removed(cursor)
-    partition.cursor("r").take(6, 6, 0, 0, room=True)
+    partition.cursor("r").take(6, 6, 0, 0, free=True)
     assert [entry.value is None for entry in changes.entries(0.0) if entry.key == "r/0"] == [False]
 
 
@@ -177,7 +177,7 @@ def test_attributes_count_as_memory_as_they_are_stored_and_sent() -> None:
 
 def test_the_attributes_of_a_reply_count_as_memory() -> None:
     event = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "long": "x" * 60_000}, b"x" * 10)
-    assert reply(event, []).size > 60_000
+    assert reply_payload(event, []).size > 60_000
 
 
 @given(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 1000))))
@@ -196,10 +196,10 @@ def flushed(changes: Unflushed) -> dict[str, bytes | None]:
 def test_a_delivery_that_stays_gets_a_record_of_its_own_and_the_cursor_stays_small() -> None:
     partition = PartitionCursors(0)
     changes, cursor = Unflushed(partition), partition.cursor("r")
-    old = cursor.take(1, 1, 0, 0, room=True)
+    old = cursor.take(1, 1, 0, 0, free=True)
     assert isinstance(old, Outstanding)
     for origin in range(2, 2 + YOUNG_FLUSHES):
-        cursor.take(origin, origin, 0, 0, room=True)
+        cursor.take(origin, origin, 0, 0, free=True)
         assert set(flushed(changes)) == {"r/0"}, "most are over before it is worth it"
         changes.finished(cursor, origin)
     cursor.touch()
@@ -216,12 +216,12 @@ def test_a_delivery_that_stays_gets_a_record_of_its_own_and_the_cursor_stays_sma
 def test_a_delivery_that_failed_gets_its_record_with_the_next_flush() -> None:
     partition = PartitionCursors(0)
     changes, cursor = Unflushed(partition), partition.cursor("r")
-    failed = cursor.take(1, 1, 0, 0, room=True)
+    failed = cursor.take(1, 1, 0, 0, free=True)
     assert isinstance(failed, Outstanding)
     failed.attempt = 1
     changes.changed(cursor, failed)
     values = {key: value for key, value in flushed(changes).items() if value is not None}
-    again = understand(values, 0, set())
+    again = decode_partition(values, 0, set())
     assert again.cursors["r"].outstanding == {1: failed}
 
 
@@ -232,13 +232,13 @@ def test_a_delivery_whose_cursor_was_lost_with_the_end_of_the_log_is_taken_again
         "delivery/r/0/5": b"[5,5,0]",
         "delivery/x/0/1": b"[1,1,0]",
     }
-    restored = understand(values, 0, set())
+    restored = decode_partition(values, 0, set())
     assert list(restored.cursors["r"].outstanding) == [4]
     assert restored.orphans == [("r", 5), ("x", 1)]
 
 
 def test_records_that_cannot_be_read_cost_repeats_and_no_event() -> None:
-    restored = understand({"r/0": b'{"next":5}', "delivery/r/0/4": b"?", "s/0": b"?"}, 0, set())
+    restored = decode_partition({"r/0": b'{"next":5}', "delivery/r/0/4": b"?", "s/0": b"?"}, 0, set())
     assert restored.unreadable == ["delivery/r/0/4", "s/0"]
     assert list(restored.cursors["r"].outstanding) == [4]
     assert (restored.cursors["s"].next, restored.cursors["s"].resume) == (0, 0)

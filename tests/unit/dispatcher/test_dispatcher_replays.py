@@ -20,8 +20,8 @@ from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.replay import replays as module
 from penstock.dispatcher.replay.feed import ReplayPace, share
-from penstock.dispatcher.replay.replays import ROOM, Replays
-from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed, attempt_of, origins_given_up
+from penstock.dispatcher.replay.replays import MAX_OUTSTANDING, Replays
+from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed, attempt_of, failed_origins
 from penstock.kafka.random_reader import Chunk
 from penstock.kafka.reports import Reporter
 
@@ -169,9 +169,9 @@ async def test_it_is_fed_only_as_fast_as_it_is_delivered() -> None:
         stage.node.dispatcher.schedule._max_in_flight = 1000
         await asyncio.sleep(5)
         cursor = stage.node.cursors.cursors["r"]
-        assert len(cursor.outstanding) == ROOM
-        assert cursor.next == ROOM
-        assert max(end for _, end in stage.stored.reads) <= ROOM + 4
+        assert len(cursor.outstanding) == MAX_OUTSTANDING
+        assert cursor.next == MAX_OUTSTANDING
+        assert max(end for _, end in stage.stored.reads) <= MAX_OUTSTANDING + 4
 
 
 @in_virtual_time
@@ -411,4 +411,4 @@ def test_what_was_given_up_is_found_in_the_attempts() -> None:
     read = [found for value in values if (found := attempt_of(value)) is not None]
     assert [found.origin for found in read] == [9, 4, 4, 6, 7, 8, 3]
     replay = Replay("Trigger", since=5.0, until=15.0, given_up_by="live", reason="Status 5")
-    assert origins_given_up(read, replay) == [4, 9]
+    assert failed_origins(read, replay) == [4, 9]

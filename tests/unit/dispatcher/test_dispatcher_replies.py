@@ -13,8 +13,8 @@ from secrets_double import no_credentials
 
 from penstock.contract.records import TRACE, TRACE_STATE
 from penstock.contract.routes import Endpoint, Route
-from penstock.dispatcher.cursors import stage_payload
 from penstock.dispatcher.cursors.cursor import Stage
+from penstock.dispatcher.cursors.stage_payload import decode_payload, encode_payload
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.http.client import SubscriberClient
@@ -71,9 +71,9 @@ async def test_the_largest_reply_fits_into_a_record() -> None:
     result = await attempt(BINARY, b"\xff" * LIMIT)
     assert result.verdict.replied
     assert result.payload is not None
-    encoded = stage_payload.encode(result.payload)
+    encoded = encode_payload(result.payload)
     assert len(encoded) < Settings(max_event_bytes=LIMIT).max_record_bytes
-    assert stage_payload.decode(encoded) == result.payload
+    assert decode_payload(encoded) == result.payload
 
 
 async def test_a_reply_that_does_not_fit_fails_its_delivery() -> None:

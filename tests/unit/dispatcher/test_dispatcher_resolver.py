@@ -14,10 +14,10 @@ from penstock.contract.attempts import FailureCause
 from penstock.destinations import Destinations
 from penstock.dispatcher.http import dns
 from penstock.dispatcher.http.address import Origin
-from penstock.dispatcher.http.dns import LOOKUPS, SLOW_LOOKUPS, Resolver, ask_system
+from penstock.dispatcher.http.dns import LOOKUPS, SLOW_LOOKUPS, Resolver, system_lookup
 from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.http.pool import Pool
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 FAILURES = {
@@ -74,7 +74,7 @@ async def test_a_name_that_hangs_is_asked_once_and_holds_nobody_up() -> None:
 @pytest.mark.parametrize("host", FAILURES)
 async def test_a_failure_of_dns_is_not_taken_for_a_name_that_does_not_exist(host: str) -> None:
     resolver = Resolver(Names().look_up)
-    with pytest.raises(Withheld, match=f"the address of {host} cannot be found out") as problem:
+    with pytest.raises(Withheld, match=f"the address of {host} cannot be looked up") as problem:
         await resolver.addresses(host)
     assert problem.value.cause is FailureCause.DNS_UNAVAILABLE
     resolver.close()
@@ -83,7 +83,7 @@ async def test_a_failure_of_dns_is_not_taken_for_a_name_that_does_not_exist(host
 def test_a_name_that_never_exists_is_not_found_whether_or_not_there_is_dns() -> None:
     for host in ("nobody.invalid", "nobody.invalid."):
         with pytest.raises(socket.gaierror) as problem:
-            ask_system(host)
+            system_lookup(host)
         assert problem.value.errno == socket.EAI_NONAME
 
 
@@ -111,7 +111,7 @@ async def test_many_names_that_hang_leave_room_for_one_that_does_not(monkeypatch
     await seen(lambda: len(names.hanging) == len(hosts))
     assert await resolver.addresses("healthy") == ["address of healthy"]
 
-    await seen(lambda: len(resolver._silent) == len(hosts))
+    await seen(lambda: len(resolver._hanging) == len(hosts))
     # Deliveries that come later do not wait for what hangs, and no more of it is asked for than that.
     assert [await withheld(resolver, host) for host in hosts] == [True] * len(hosts)
     assert len(names.asked) == len(hosts) + 1
@@ -127,7 +127,7 @@ async def test_a_name_that_hung_before_has_few_threads_and_no_delivery_waits_for
     names = Names()
     resolver = Resolver(names.look_up)
     hosts = [f"hangs{number}" for number in range(3 * SLOW_LOOKUPS)]
-    resolver._silent = dict.fromkeys(hosts)
+    resolver._hanging = dict.fromkeys(hosts)
     assert [await withheld(resolver, host) for host in hosts] == [True] * len(hosts)
     await seen(lambda: len(names.hanging) == SLOW_LOOKUPS)
     assert await resolver.addresses("healthy") == ["address of healthy"]
@@ -168,8 +168,8 @@ async def test_what_is_remembered_of_names_is_bounded(monkeypatch: pytest.Monkey
 
 async def test_a_look_up_that_takes_too_long_is_no_failure_of_the_subscriber(monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names()
-    monkeypatch.setattr(dns, "ask_system", names.look_up)
-    pool = Pool(1024, Destinations(Settings()), Owner())
+    monkeypatch.setattr(dns, "system_lookup", names.look_up)
+    pool = Pool(1024, Destinations(Settings()), TaskScope())
     with pytest.raises(Withheld, match=r"no address of hangs:80 within 0\.01 s") as problem:
         await pool.connect(Origin("hangs", 80, None, None), 0.01)
     assert problem.value.cause is FailureCause.DNS_UNAVAILABLE

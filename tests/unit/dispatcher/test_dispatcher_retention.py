@@ -168,7 +168,7 @@ async def test_a_replay_takes_what_there_is_and_is_not_warned() -> None:
     await one.boot()
     cursor = one.cursors.cursor("again")
     cursor.counts = Counts()
-    cursor.take(3, 3, 1, 0, room=True)
+    cursor.take(3, 3, 1, 0, free=True)
     one.dispatcher.forecasts = {0: Forecast(10)}
     one.dispatcher.each_second()
     assert gauge(replay) == 0

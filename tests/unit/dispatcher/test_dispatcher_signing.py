@@ -23,7 +23,7 @@ from penstock.contract.reports import Standing
 from penstock.contract.routes import Delivery, Endpoint, Route, SecretVersion
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor import Stage
-from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload, reply
+from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload, reply_payload
 from penstock.dispatcher.delivery.attempt import AttemptSender
 from penstock.dispatcher.delivery.credentials import DeliveryCredentials
 from penstock.dispatcher.delivery.replies import ReplyWriter
@@ -151,7 +151,7 @@ async def test_replies_and_dead_letters_are_signed_as_messages_of_their_own() ->
         reply=Endpoint("http://r/"),
         delivery=Delivery(format="json", dead_letter=Endpoint("http://d/")),
     )
-    answer = reply(CloudEvent({"specversion": "1.0", "id": "1", "source": "/till", "type": "answer"}, None), [])
+    answer = reply_payload(CloudEvent({"specversion": "1.0", "id": "1", "source": "/till", "type": "answer"}, None), [])
     failure = StagePayload(failure=Failure("http://s/", 500, "", "http://s/", "HTTP status 500", 1))
     sent = [
         await delivering.send(route),
@@ -178,7 +178,7 @@ async def test_a_route_that_names_no_secret_sends_as_ever_and_asks_for_none() ->
 
 async def test_an_attempt_whose_secret_is_not_here_sends_nothing() -> None:
     delivering = Delivering(only=NEW)
-    with pytest.raises(Withheld, match="the Secret to sign it with is not here") as problem:
+    with pytest.raises(Withheld, match="the Secret with the signing keys is not available") as problem:
         await delivering.sender.attempt(ROUTE, Stage.SUBSCRIBER, stored(), None)
     assert (problem.value.cause, delivering.receiver.got) == (FailureCause.SECRET_UNAVAILABLE, [])
 
@@ -353,7 +353,7 @@ async def test_a_client_certificate_that_openssl_does_not_take_is_waited_for_lik
 async def test_without_its_client_certificate_nothing_is_sent() -> None:
     delivering = Delivering(only=NEW)
     route = msgspec.structs.replace(UNSIGNED, client_certificate=SecretVersion("tls", "1"))
-    with pytest.raises(Withheld, match="the Secret with the client certificate is not here") as problem:
+    with pytest.raises(Withheld, match="the Secret with the client certificate is not available") as problem:
         await delivering.sender.attempt(route, Stage.SUBSCRIBER, stored(), None)
     assert (problem.value.cause, delivering.receiver.got) == (FailureCause.SECRET_UNAVAILABLE, [])
 

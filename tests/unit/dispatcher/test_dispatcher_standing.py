@@ -14,13 +14,13 @@ from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.delivery.attempt import AttemptResult
 from penstock.dispatcher.delivery.decision import DONE, Dropped, Retry, Verdict
-from penstock.dispatcher.delivery.standing import NUMBERS_SECONDS, ROUTES_PER_SECOND, TaskStandings
+from penstock.dispatcher.delivery.route_health import NUMBERS_SECONDS, ROUTES_PER_SECOND, TaskRouteHealth
 from penstock.dispatcher.http.outcome import Outcome
 
 URL = "http://s/"
 GOOD = AttemptResult(Verdict(Outcome.DELIVERED, 202), URL, 0.01)
 BAD = AttemptResult(Verdict(Outcome.RETRYABLE, 503, reason="HTTP status 503"), URL, 0.01)
-DEAF = AttemptResult(Verdict(Outcome.RETRYABLE, reason="no answer within 5 s", cause=FailureCause.TIMEOUT), URL, 0.01)
+DEAF = AttemptResult(Verdict(Outcome.RETRYABLE, reason="no response within 5 s", cause=FailureCause.TIMEOUT), URL, 0.01)
 
 
 class Told:
@@ -28,7 +28,7 @@ class Told:
 
     def __init__(self) -> None:
         self.said: list[Standing] = []
-        self.standings = TaskStandings("one", self.said.append)
+        self.standings = TaskRouteHealth("one", self.said.append)
 
     def good(self, now: float, route: str = "r") -> None:
         self.standings.attempted(route, Stage.SUBSCRIBER, GOOD, DONE, now)
@@ -85,7 +85,7 @@ def test_another_reason_is_told_at_once() -> None:
     one.tick(101.0)
     one.bad(101.1, result=DEAF)
     [told] = one.tick(102.0)
-    assert (told.status, told.reason, told.cause) == (None, "no answer within 5 s", FailureCause.TIMEOUT)
+    assert (told.status, told.reason, told.cause) == (None, "no response within 5 s", FailureCause.TIMEOUT)
 
 
 def test_drops_and_dead_letters_are_counted_and_told_at_once() -> None:

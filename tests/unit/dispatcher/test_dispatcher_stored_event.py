@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.contract import records
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Stage
-from penstock.dispatcher.delivery.request import compose, passed_along, request
+from penstock.dispatcher.delivery.request import compose, request, stored_headers
 from penstock.dispatcher.http.address import address
 from penstock.dispatcher.matched_record import Matched, event_lines, header_lines
 from penstock.events import http
@@ -46,7 +46,7 @@ def test_both_ways_to_make_a_request_agree(event: CloudEvent, route: Route, stat
         extra.append((records.TRACE_STATE, state.encode()))
     record = stored(event, *extra)
     lines, body = request(route, Stage.SUBSCRIBER, record, None, traceparent=SPAN)
-    passed = passed_along(record.fields)
+    passed = stored_headers(record.fields)
     composed, same = compose(route, Stage.SUBSCRIBER, event, passed, traceparent=SPAN, tracestate=state)
     assert sorted(lines.split(b"\r\n")) == sorted(header_lines(composed).split(b"\r\n"))
     assert body == same
@@ -105,7 +105,7 @@ def test_a_stored_header_never_speaks_for_the_connection(name: str) -> None:
     event = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"})
     record = stored(event, (records.PASSED + name, b"1"))
     assert name.lower().encode() not in record.lines(with_ttl=True).lower()
-    assert passed_along(record.fields) == []
+    assert stored_headers(record.fields) == []
 
 
 @pytest.mark.parametrize(

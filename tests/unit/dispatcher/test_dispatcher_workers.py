@@ -257,7 +257,7 @@ async def test_a_schedule_that_breaks_when_something_comes_due_ends_the_task(mon
     asked = Asked()
     made = dispatcher(asked)
     monkeypatch.setattr(made.schedule, "due", _broken)
-    made._workers._come_due()
+    made._workers._run_due()
     assert [type(error) for error in asked.failures] == [ZeroDivisionError]
 
 

@@ -26,7 +26,7 @@ from penstock.apiserver.kinds.schema import walker_of
 from penstock.apiserver.protobuf import json_form
 from penstock.apiserver.verbs import patches
 from penstock.contract.records import record_of
-from penstock.dispatcher.http.connection import NoAnswer, SubscriberConnection
+from penstock.dispatcher.http.connection import NoResponse, SubscriberConnection
 from penstock.events import http, json_format, kafka_binding
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.filters import cesql
@@ -350,14 +350,14 @@ def replies() -> Target:
     async def answered(data: bytes) -> None:
         connection = SubscriberConnection(lambda _: None, 1024 * 1024)
         connection.connection_made(_Sink())
-        waiter = connection.ask(b"POST / HTTP/1.1\r\n\r\n", b"", loop.loop.time() + 60, 60, reply_counts=True)
+        waiter = connection.send(b"POST / HTTP/1.1\r\n\r\n", b"", loop.loop.time() + 60, 60, reply_counts=True)
         for piece in pieces(data):
             if not connection.closed:
                 connection.data_received(piece)
         connection.connection_lost(None)
         try:
             answer = await waiter
-        except NoAnswer:
+        except NoResponse:
             return
         answer.error_body()
         if answer.headers and http.is_event(answer.headers):

@@ -12,8 +12,8 @@ from typing import Any
 from penstock.contract.records import EventRecord
 from penstock.contract.routes import Target
 from penstock.ingress.app import Ingress
-from penstock.ingress.authorization import Door
-from penstock.ingress.connection import Connection, Refusal
+from penstock.ingress.authorization import SenderAuthorizer
+from penstock.ingress.connection import Connection, OverloadedConnection
 from penstock.ingress.storage_checks import DiskWatch, KafkaWatch
 from penstock.ingress.targets import TargetTable
 from penstock.observability.trace import Tracer
@@ -41,10 +41,10 @@ class RememberingLog:
     reached: bool = True
     """Whether Kafka answers."""
 
-    async def answers(self, seconds: float) -> bool:
+    async def is_available(self, seconds: float) -> bool:
         return self.reached
 
-    def has_room(self, events: int = 1) -> bool:
+    def has_capacity(self, events: int = 1) -> bool:
         return self.room
 
     def store(self, records: Sequence[EventRecord], done: Callable[[Exception | None], None]) -> None:
@@ -127,7 +127,9 @@ def head(headers: dict[str, str] | None = None, method: str = "POST", path: str 
 class Client:
     """One application, its server's state, and what it has stored."""
 
-    def __init__(self, tracer: Tracer | None = None, door: Door | None = None, **settings: Any) -> None:
+    def __init__(
+        self, tracer: Tracer | None = None, authorizer: SenderAuthorizer | None = None, **settings: Any
+    ) -> None:
         self.log = RememberingLog()
         self.disk = DiskWatch([Path("/")], 0)
         self.kafka = KafkaWatch(self.log)
@@ -137,12 +139,12 @@ class Client:
             self.disk,
             self.kafka,
             tracer or Tracer(),
-            door=door,
+            authorizer=authorizer,
         )
         self.app.targets = TargetTable(TARGETS)
         self.now, self.date = 1000.0, b"date: Mon, 16 Nov 2026 00:00:00 GMT\r\n"
         self.connections: set[Connection] = set()
-        self.refusals: set[Refusal] = set()
+        self.overloaded: set[OverloadedConnection] = set()
         self.held_bytes, self.max_held_bytes = 0, 1 << 40
 
     def connect(self) -> tuple[Connection, Wire]:

@@ -233,7 +233,7 @@ async def test_readiness_says_why_every_event_would_be_refused() -> None:
     await client.kafka.check()
     assert unready(client) == ""
     client.app.draining = True
-    assert unready(client) == "it ends"
+    assert unready(client) == "it is shutting down"
 
 
 def test_while_draining_connections_are_closed_and_events_still_taken() -> None:
@@ -260,7 +260,7 @@ def test_no_event_makes_the_ingress_fail(headers: list[tuple[bytes, bytes]], bod
     named = [(name, value) for name, value in headers if name.lower() != b"content-length"]
     client, given = Client(), []
     request = Request(b"POST", b"/shop/orders", event + named, lambda _, answer: given.append(answer.status))
-    early = client.app.early_answer(request)
+    early = client.app.early_response(request)
     if early is None:
         client.app.take(request, body)
     else:

@@ -16,7 +16,7 @@ from hostile_clients import SMUGGLING, allow_files, answer_to, bounded, codes
 from penstock.ingress import connection, server
 from penstock.ingress.server import IngressServer
 from penstock.runtime.sockets import bound_socket
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 HALF_OPEN = 1000
@@ -42,15 +42,15 @@ class Ingress:
 @pytest_asyncio.fixture
 async def ingress(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ingress]:
     monkeypatch.setattr(server, "LOOK_SECONDS", 0.05)
-    client, owner = Client(), Owner()
-    serving = IngressServer(client.app, Settings(max_connections=HALF_OPEN + 10, drain_seconds=1), owner)
+    client, scope = Client(), TaskScope()
+    serving = IngressServer(client.app, Settings(max_connections=HALF_OPEN + 10, drain_seconds=1), scope)
     with bound_socket("127.0.0.1", 0) as listening, bound_socket("127.0.0.1", 0) as secure:
         await serving.start(listening, secure, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         try:
             yield Ingress(client, listening.getsockname()[1], serving)
         finally:
             await serving.end()
-            await owner.close()
+            await scope.close()
 
 
 async def test_a_slow_head_is_given_up(ingress: Ingress, monkeypatch: pytest.MonkeyPatch) -> None:

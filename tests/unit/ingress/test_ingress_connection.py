@@ -17,10 +17,10 @@ from penstock.ingress.connection import (
     KEEP_ALIVE_SECONDS,
     REFUSAL_SECONDS,
     Connection,
-    Refusal,
+    OverloadedConnection,
 )
-from penstock.ingress.server import LOOK_SECONDS, MOST_REFUSALS, IngressServer
-from penstock.runtime.tasks import Owner
+from penstock.ingress.server import LOOK_SECONDS, MAX_OVERLOADED, IngressServer
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 
@@ -378,7 +378,7 @@ def test_headers_for_which_there_is_no_memory_end_the_connection() -> None:
 
 def test_a_connection_beyond_the_limit_is_told_so_when_it_sends_and_ended() -> None:
     client = Client()
-    refusal, wire = Refusal(client.app, client), Wire()
+    refusal, wire = OverloadedConnection(client.app, client), Wire()
     refusal.connection_made(wire)
     assert wire.written == b""
     refusal.data_received(posted("1", b"hello"))
@@ -389,20 +389,20 @@ def test_a_connection_beyond_the_limit_is_told_so_when_it_sends_and_ended() -> N
     refusal.look(client.now + REFUSAL_SECONDS + 1)
     assert wire.is_aborted
     refusal.connection_lost(None)
-    assert client.refusals == set()
+    assert client.overloaded == set()
 
 
 async def test_a_server_serves_as_many_connections_as_it_may() -> None:
     client = Client()
-    server = IngressServer(client.app, Settings(max_connections=2, drain_seconds=0), Owner())
+    server = IngressServer(client.app, Settings(max_connections=2, drain_seconds=0), TaskScope())
     made = []
-    for _ in range(MOST_REFUSALS + 3):
+    for _ in range(MAX_OVERLOADED + 3):
         made.append((server._connection(), Wire()))
         made[-1][0].connection_made(made[-1][1])
         if made[-1][1].is_aborted:
             made[-1][0].connection_lost(None)
-    assert [type(connection) for connection, _ in made[:3]] == [Connection, Connection, Refusal]
-    assert [wire.is_aborted for _, wire in made].count(True) == 1, "the oldest of too many refusals"
+    assert [type(connection) for connection, _ in made[:3]] == [Connection, Connection, OverloadedConnection]
+    assert [wire.is_aborted for _, wire in made].count(True) == 1, "the oldest of too many overloaded"
     made[0][0].connection_lost(None)
     assert isinstance(server._connection(), Connection), "one has gone, and the next is served"
     await server.end()
@@ -410,11 +410,11 @@ async def test_a_server_serves_as_many_connections_as_it_may() -> None:
 
 async def test_a_look_at_the_connections_that_fails_ends_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.ingress.server.LOOK_SECONDS", LOOK_SECONDS / 1000)
-    owner = Owner()
-    server = IngressServer(Client().app, Settings(), owner)
+    scope = TaskScope()
+    server = IngressServer(Client().app, Settings(), scope)
     server.connections.add(object())  # type: ignore[arg-type]  # what cannot be looked at
     with pytest.raises(AttributeError):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)
     server.connections.clear()
     await server.end()
 

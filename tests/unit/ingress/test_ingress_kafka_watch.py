@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from penstock.ingress.storage_checks import ANSWER_SECONDS, FAILURE_SECONDS, KafkaWatch
+from penstock.ingress.storage_checks import FAILURE_SECONDS, RESPONSE_SECONDS, KafkaWatch
 
 LONG_AGO = -math.inf
 
@@ -22,7 +22,7 @@ class Log:
         self.questions = 0
         self._reached = reached
 
-    async def answers(self, seconds: float) -> bool:
+    async def is_available(self, seconds: float) -> bool:
         self.questions += 1
         return self._reached
 
@@ -30,17 +30,17 @@ class Log:
 async def away(log: Log) -> bool:
     watch = KafkaWatch(log)
     await watch.check()
-    return watch.away
+    return watch.unreachable
 
 
 async def test_an_idle_ingress_asks() -> None:
     assert not await away(Log(reached=True))
     assert await away(Log(reached=False))
-    assert await away(Log(reached=False, stored=-ANSWER_SECONDS - 1))
+    assert await away(Log(reached=False, stored=-RESPONSE_SECONDS - 1))
 
 
 async def test_events_that_are_confirmed_are_proof_enough() -> None:
-    log = Log(reached=False, stored=-ANSWER_SECONDS / 2)
+    log = Log(reached=False, stored=-RESPONSE_SECONDS / 2)
     assert not await away(log)
     assert log.questions == 0
 
@@ -55,11 +55,11 @@ async def test_a_failure_counts_although_kafka_answers_until_events_are_stored_o
 async def test_an_event_confirmed_while_kafka_is_asked_counts_more_than_the_missing_answer() -> None:
     log = Log(reached=False)
 
-    async def answers(seconds: float) -> bool:
+    async def is_available(seconds: float) -> bool:
         log.stored_at = asyncio.get_running_loop().time()
         return False
 
-    log.answers = answers  # type: ignore[method-assign]
+    log.is_available = is_available  # type: ignore[method-assign]
     assert not await away(log)
 
 

@@ -9,7 +9,7 @@ import pytest
 from ingress_requests import EVENT, TARGETS, Client, head, responses
 
 from penstock.contract.routes import Target
-from penstock.ingress.authorization import Door, KeyRecogniser, digest_of
+from penstock.ingress.authorization import KeyAuthenticator, SenderAuthorizer, digest_of
 from penstock.ingress.targets import TargetTable
 from penstock.resources.api_keys import ANNOTATION, StoredKey, annotation_of, stored_keys, with_keys
 
@@ -32,7 +32,7 @@ class Ingress(Client):
     def __init__(self, target: Target) -> None:
         super().__init__()
         self.time = NOW
-        self.app._door = Door([KeyRecogniser(lambda: self.time)])
+        self.app._authorizer = SenderAuthorizer([KeyAuthenticator(lambda: self.time)])
         self.app.targets = TargetTable([target])
 
     def ask(self, *, body: bytes = b"", **headers: str) -> tuple[int, str]:
@@ -52,7 +52,7 @@ def test_only_who_has_the_key_may_send() -> None:
     assert ingress.ask(authorization=f"Bearer {SECRET}")[0] == 202
     assert ingress.ask(x_api_key=SECRET)[0] == 202
     status, told = ingress.ask(x_api_key="pk_guess")
-    assert (status, "not known here" in told) == (401, True)
+    assert (status, "unknown API key" in told) == (401, True)
     assert ingress.ask()[0] == 401
     assert ingress.ask(authorization="Bearer something")[0] == 401
     assert len(ingress.log.records) == 2
@@ -74,7 +74,7 @@ def test_a_key_ends() -> None:
     assert ingress.ask(x_api_key=SECRET)[0] == 202
     ingress.time = NOW + 60
     status, told = ingress.ask(x_api_key=SECRET)
-    assert (status, told) == (401, "the API key till ended at 2027-01-15T08:01:00Z\n")
+    assert (status, told) == (401, "the API key till expired at 2027-01-15T08:01:00Z\n")
 
 
 def test_a_key_may_send_so_many_events_in_a_second() -> None:
@@ -84,7 +84,7 @@ def test_a_key_may_send_so_many_events_in_a_second() -> None:
     assert ingress.batch(5) == 202
     ingress.time += 1
     status, told = ingress.ask(x_api_key=SECRET)
-    assert (status, "all the events" in told) == (429, True)
+    assert (status, "its limit of events per second" in told) == (429, True)
     ingress.time += 2
     assert ingress.ask(x_api_key=SECRET)[0] == 202
 

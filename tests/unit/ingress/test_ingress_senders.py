@@ -10,10 +10,10 @@ from ingress_requests import EVENT, Client
 
 from penstock.contract.routes import Access, Policy, Target
 from penstock.ingress import responses
-from penstock.ingress.authorization import Door
+from penstock.ingress.authorization import SenderAuthorizer
 from penstock.ingress.request import Request, Sender
 from penstock.ingress.responses import Response
-from penstock.ingress.targets import Addressee, TargetTable
+from penstock.ingress.targets import ResolvedTarget, TargetTable
 from penstock.resources.eventpolicy import names
 
 TILL = "system:serviceaccount:shop:till"
@@ -22,9 +22,9 @@ ORDERS = [{"exact": {"type": "order"}}]
 
 
 class ByName:
-    """Believes whatever name comes in the header: what a recogniser finds out is not the matter here."""
+    """Believes whatever name comes in the header: what a authenticator finds out is not the matter here."""
 
-    def recognise(self, request: Request, addressee: Addressee) -> Sender | Response | None:
+    def authenticate(self, request: Request, resolved: ResolvedTarget) -> Sender | Response | None:
         scheme, _, name = request.headers.get("authorization", "").partition(" ")
         if scheme == "Invited":
             return Sender(name, is_invited=True)
@@ -34,7 +34,7 @@ class ByName:
 
 
 def guarded(**access: Any) -> Client:
-    client = Client(door=Door([ByName()]))
+    client = Client(authorizer=SenderAuthorizer([ByName()]))
     target = Target("b-uid", "Broker", "shop", "orders", ("/shop/orders",), access=Access("aud", **access))
     client.app.targets = TargetTable([target])
     return client
@@ -48,7 +48,7 @@ def status(client: Client, authorization: str | None, kind: str = "order") -> in
 
 
 def test_a_target_without_access_asks_nobody() -> None:
-    client = Client(door=Door([ByName()]))
+    client = Client(authorizer=SenderAuthorizer([ByName()]))
     assert status(client, None) == 202
     assert status(client, "Named ") == 202
 

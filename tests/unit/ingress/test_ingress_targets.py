@@ -53,8 +53,8 @@ def test_metrics_live_as_long_as_the_target() -> None:
     first = Target("1", "Broker", "metrics", "stays", ("/metrics/stays",))
     second = Target("2", "Broker", "metrics", "goes", ("/metrics/goes",))
     table = TargetTable([first, second])
-    for addressee in table.by_uid.values():
-        addressee.metrics.accepted(1, 0.01)
+    for resolved in table.by_uid.values():
+        resolved.metrics.accepted(1, 0.01)
     after = TargetTable([first], table)
     assert (_accepted("stays"), _accepted("goes")) == (1, None)
     again = TargetTable([Target("3", "Broker", "metrics", "stays", ("/metrics/stays",))], after)

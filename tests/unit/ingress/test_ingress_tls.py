@@ -19,7 +19,7 @@ from penstock.contract.routes import Target
 from penstock.ingress.server import IngressServer
 from penstock.ingress.targets import TargetTable
 from penstock.runtime.sockets import bound_socket
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 from penstock.web.tls_server import SPAN, ServerTls
 
@@ -37,15 +37,15 @@ class Running:
         self.client = Client()
         self.tls = ServerTls(settings, lambda: self.now)
         self.tls.look()
-        self.server = IngressServer(self.client.app, settings, Owner())
+        self.server = IngressServer(self.client.app, settings, TaskScope())
         self.plain, self.secure = bound_socket("127.0.0.1", 0), bound_socket("127.0.0.1", 0)
         self.trust = ssl.create_default_context(cafile=folder / "pki" / "ca.crt")
 
     @property
-    def greeting(self) -> int:
+    def handshakes(self) -> int:
         """How many have not agreed upon TLS yet."""
-        assert self.server.reception is not None
-        return len(self.server.reception.greeting)
+        assert self.server.tls_acceptor is not None
+        return len(self.server.tls_acceptor.handshakes)
 
     def takes(self, transport: Transport) -> None:
         """The feature is set so."""
@@ -126,22 +126,22 @@ async def test_clients_that_do_not_agree_upon_tls_take_no_place_from_others(tmp_
                 await asyncio.wait_for(reader.read(), LIMIT)
             writer.close()
         assert await world.status(secure=True) == 202
-        assert world.greeting == 0
+        assert world.handshakes == 0
 
 
 @on_uvloop
-async def test_there_is_an_end_to_those_who_never_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.ingress.server.MOST_REFUSALS", 3)
+async def test_there_is_an_end_to_those_who_never_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.ingress.server.MAX_OVERLOADED", 3)
     async with running(tmp_path, max_connections=2) as world:
         world.takes("strict")
         silent = [await asyncio.open_connection("127.0.0.1", world.secure.getsockname()[1]) for _ in range(6)]
         gone = [asyncio.create_task(reader.read()) for reader, _ in silent]
         done, waiting = await asyncio.wait(gone, timeout=LIMIT, return_when=asyncio.FIRST_COMPLETED)
-        assert (len(done), len(waiting), world.greeting) == (1, 5, 5)
+        assert (len(done), len(waiting), world.handshakes) == (1, 5, 5)
     await asyncio.wait(gone, timeout=LIMIT)
     for _, writer in silent:
         writer.close()
-    assert world.greeting == 0
+    assert world.handshakes == 0
 
 
 @on_uvloop

@@ -12,9 +12,9 @@ from ingress_requests import EVENT, TARGETS, Client, Response
 from jwt.algorithms import ECAlgorithm
 
 from penstock.contract.routes import Access, Target
-from penstock.ingress.authorization import Door
+from penstock.ingress.authorization import SenderAuthorizer
 from penstock.ingress.targets import TargetTable
-from penstock.ingress.token_authentication import TokenRecogniser
+from penstock.ingress.token_authentication import TokenAuthenticator
 from penstock.oidc.issuers import Fetched, Issuers, read_keys
 from penstock.oidc.verifier import Verifier
 
@@ -37,7 +37,7 @@ def token(**claims: Any) -> str:
 async def client() -> Client:
     issuers = Issuers({ISSUER: fetched})
     assert await issuers.fetch_all()
-    made = Client(door=Door([TokenRecogniser(Verifier(issuers))]))
+    made = Client(authorizer=SenderAuthorizer([TokenAuthenticator(Verifier(issuers))]))
     made.app.targets = TargetTable([BROKER, TARGETS[1]])
     return made
 
@@ -90,7 +90,7 @@ async def test_a_target_without_an_audience_is_open(client: Client) -> None:
 
 
 async def test_before_the_keys_are_there_the_sender_is_asked_to_come_again() -> None:
-    client = Client(door=Door([TokenRecogniser(Verifier(Issuers({ISSUER: fetched})))]))
+    client = Client(authorizer=SenderAuthorizer([TokenAuthenticator(Verifier(Issuers({ISSUER: fetched})))]))
     client.app.targets = TargetTable([BROKER])
     answer = send(client, f"Bearer {token()}")
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from penstock.dispatcher import secrets as secret_requests
-from penstock.dispatcher.secrets import NoSecret, SecretPlace, SecretRequests
+from penstock.dispatcher.secrets import NoSecret, SecretName, SecretRequests
 from penstock.kube.client import AsyncClient, Client
 from penstock.kube.config import config_of
 from penstock.kube.errors import NotFound
@@ -194,7 +194,7 @@ async def test_no_token_and_no_secret_by_a_name_that_leads_elsewhere(
         with pytest.raises(NoToken, match="cannot be the name of a ServiceAccount"):
             await TokenRequests(Settings())(WantedToken(*account, "aud"))
         with pytest.raises(NoSecret, match="may not"):
-            await SecretRequests(Settings())(SecretPlace(*account))
+            await SecretRequests(Settings())(SecretName(*account))
     assert server.asked == []
 
 

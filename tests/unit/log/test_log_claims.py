@@ -131,7 +131,7 @@ def test_one_that_is_killed_is_followed_within_15_seconds_and_one_that_is_told_t
     first, second = world.start("a"), world.start("b", clock=-70)
     world.pass_by(20)
     first.ended = "was killed"
-    assert claims.GIVE_UP_SECONDS < world.pass_by(30, lambda: second.epoch is not None) <= 15
+    assert claims.STOP_SECONDS < world.pass_by(30, lambda: second.epoch is not None) <= 15
     third = world.start("c")
     world.pass_by(5)
     second.release()
@@ -280,7 +280,7 @@ def test_silence_of_a_stranger_is_waited_out_too() -> None:
     standby = claims.Standby("b", 0.0)
     ledger = Ledger(holder="a", epoch=3, last=9)
     for second in range(1, 14):
-        standby.came_back(second - 0.1, second)
+        standby.read_back(second - 0.1, second)
         assert not standby.may_take(ledger, second)
-    standby.came_back(13.9, 14)
+    standby.read_back(13.9, 14)
     assert standby.may_take(ledger, 14)

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import ValidationError
 
 from penstock.kafka import clients
-from penstock.kafka import clients as error_advice
 from penstock.kafka.clients import (
     UnusableConf,
     embedded_password_file,
@@ -191,13 +190,13 @@ def test_a_prefix_that_kafka_would_not_take_is_refused(prefix: str) -> None:
 )
 def test_a_refusal_says_which_setting_to_look_at(code: int, said: str, setting: str) -> None:
     error = KafkaError(code, said)
-    assert setting in error_advice.advice(error)
-    assert error_advice.sentence(error).startswith(said)
+    assert setting in clients.advice(error)
+    assert clients.describe_error(error).startswith(said)
 
 
 def test_the_reason_counts_more_than_what_follows_from_it() -> None:
     down, cut = KafkaError(KafkaError._ALL_BROKERS_DOWN), KafkaError(KafkaError._TRANSPORT)
     login = KafkaError(KafkaError._AUTHENTICATION)
-    assert error_advice.most_telling([down, cut, login]) is login
-    assert error_advice.most_telling([down, cut]) is cut
-    assert error_advice.most_telling([]) is None
+    assert clients.root_cause([down, cut, login]) is login
+    assert clients.root_cause([down, cut]) is cut
+    assert clients.root_cause([]) is None

@@ -71,12 +71,12 @@ def test_matched_records(pairs: Any, value: bytes | None) -> None:
 
 @given(st.dictionaries(KEYS, VALUES, max_size=6))
 def test_cursors(values: dict[str, bytes]) -> None:
-    restored = cursor_store.understand(values, 0, set())
+    restored = cursor_store.decode_partition(values, 0, set())
     assert set(restored.unreadable) <= values.keys()
 
 
 @pytest.mark.parametrize("value", [DEEP, HUGE, b"\xff", b"", b"{", b"3", b'{"next": -1}'])
 @pytest.mark.parametrize("key", ["tail/0", "route/0", "payload/route/0/1", "carried/route/0/" + "9" * 5000, "else"])
 def test_cursors_that_once_were(key: str, value: bytes) -> None:
-    restored = cursor_store.understand({key: value}, 0, set())
+    restored = cursor_store.decode_partition({key: value}, 0, set())
     assert set(restored.unreadable) <= {key}

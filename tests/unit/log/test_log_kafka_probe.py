@@ -33,7 +33,7 @@ def test_answers_are_kept_for_a_while_and_a_client_without_answer_is_replaced() 
     assert [one.asked for one in CONNECTED] == [1]
     Admin.away = True
     now[0] += FRESH_SECONDS
-    assert probe.problem() == "Kafka at k:1 does not answer (timed out)"
+    assert probe.problem() == "Kafka at k:1 does not respond (timed out)"
     Admin.away = False
     now[0] += FRESH_SECONDS
     assert probe.problem() is None

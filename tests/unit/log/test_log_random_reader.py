@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from penstock.kafka import clients, random_reader
 from penstock.kafka.random_reader import NotReadNow, RandomReader
 from penstock.kafka.tail import Decoder
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 RECORDS = 1000
@@ -89,18 +89,18 @@ class Consumer:
 def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     made = Topic()
     monkeypatch.setattr(clients, "consumer", lambda *_, **__: Consumer(made))
-    monkeypatch.setattr(random_reader, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(random_reader, "UNRESPONSIVE_SECONDS", 0.05)
     return made
 
 
 @pytest_asyncio.fixture
 async def reader(topic: Topic) -> AsyncIterator[RandomReader[Record]]:
-    owner = Owner()
+    scope = TaskScope()
     decoder = Decoder(read, Record)
-    made = RandomReader(Settings(), "topic", decoder, owner)
+    made = RandomReader(Settings(), "topic", decoder, scope)
     yield made
     await asyncio.to_thread(made.stop)
-    assert owner.failure is None
+    assert scope.failure is None
 
 
 def offsets(records: list[Record]) -> list[int]:
@@ -140,7 +140,7 @@ async def test_single_records_of_it_are_refused_until_it_answers(topic: Topic, r
     topic.silent.add(1)
     waiting = [asyncio.create_task(reader.record(1, offset)) for offset in (3, 500)]
     for one in waiting:
-        with pytest.raises(NotReadNow, match="partition 1 of topic does not answer"):
+        with pytest.raises(NotReadNow, match="partition 1 of topic does not respond"):
             await one
     with pytest.raises(NotReadNow):
         await reader.record(1, 3)

@@ -1,4 +1,4 @@
-"""Readers end with an exception that their owner hears of, and pass over what cannot be read."""
+"""Readers end with an exception that their scope hears of, and pass over what cannot be read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.kafka.random_reader import RandomReader
 from penstock.kafka.ranges import AT_ONCE, RangeReader
 from penstock.kafka.table import TableFollower
 from penstock.kafka.tail import Decoder, TailReader
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 GONE = KafkaException(KafkaError(KafkaError._FATAL))
@@ -51,34 +51,34 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Any:
     return prepare
 
 
-def tail(owner: Owner, deliver: Any) -> TailReader[Numbered]:
-    reader = TailReader(Settings(), "topic", {0: 0}, DECODER, deliver=deliver, owner=owner)
+def tail(scope: TaskScope, deliver: Any) -> TailReader[Numbered]:
+    reader = TailReader(Settings(), "topic", {0: 0}, DECODER, deliver=deliver, scope=scope)
     reader.start()
     return reader
 
 
 @pytest.mark.parametrize("end", [GONE, MessageDouble(content=b"defect")])
 async def test_a_tail_that_breaks_ends_its_owner(connect: Any, end: MessageDouble | Exception) -> None:
-    consumer, owner = connect(end), Owner()
-    reader = tail(owner, lambda _: None)
+    consumer, scope = connect(end), TaskScope()
+    reader = tail(scope, lambda _: None)
     with pytest.raises((KafkaException, ZeroDivisionError)):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)
     await asyncio.to_thread(reader.stop)
     assert consumer.closed
 
 
 async def test_a_batch_that_is_not_taken_ends_the_owner_and_no_later_one_is_taken(connect: Any) -> None:
     connect(*(MessageDouble(offset) for offset in range(3)))
-    owner, taken = Owner(), list[int]()
+    scope, taken = TaskScope(), list[int]()
 
     def take(batch: list[Numbered]) -> None:
         if batch[0].offset == 1:
             raise ZeroDivisionError("on purpose")
         taken.extend(record.offset for record in batch)
 
-    reader = tail(owner, take)
+    reader = tail(scope, take)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)
     await asyncio.to_thread(reader.stop)
     await asyncio.sleep(0)
     assert taken == [0]
@@ -86,7 +86,7 @@ async def test_a_batch_that_is_not_taken_ends_the_owner_and_no_later_one_is_take
 
 async def test_a_record_that_cannot_be_read_is_named_and_stood_in_for(connect: Any) -> None:
     connect(MessageDouble(7, named=b"\xffkey", content=b"unreadable"), MessageDouble(8))
-    owner, taken, both = Owner(), list[int](), asyncio.Event()
+    scope, taken, both = TaskScope(), list[int](), asyncio.Event()
 
     def take(batch: list[Numbered]) -> None:
         taken.extend(record.offset for record in batch)
@@ -94,7 +94,7 @@ async def test_a_record_that_cannot_be_read_is_named_and_stood_in_for(connect: A
             both.set()
 
     with capture_logs() as lines:
-        reader = tail(owner, take)
+        reader = tail(scope, take)
         await asyncio.wait_for(both.wait(), 60)
         await asyncio.to_thread(reader.stop)
     assert taken == [-7, 8]
@@ -106,11 +106,11 @@ async def test_a_record_that_cannot_be_read_is_named_and_stood_in_for(connect: A
 @pytest.mark.parametrize("end", [GONE, MessageDouble(content=b"defect")])
 async def test_a_random_reader_that_breaks_ends_its_owner(connect: Any, end: MessageDouble | Exception) -> None:
     connect(end)
-    owner = Owner()
-    reader = RandomReader(Settings(), "topic", DECODER, owner)
+    scope = TaskScope()
+    reader = RandomReader(Settings(), "topic", DECODER, scope)
     asking = asyncio.create_task(reader.chunk(0, 0, 5))
     with pytest.raises((KafkaException, ZeroDivisionError)):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)
     asking.cancel()
     await asyncio.to_thread(reader.stop)
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from penstock.runtime.tasks import OwnedThread, Owner
+from penstock.runtime.tasks import OwnedThread, TaskScope
 
 
 def broken(*_: object) -> None:
@@ -49,64 +49,64 @@ def test_a_thread_that_was_never_started_is_not_waited_for() -> None:
 
 
 async def test_a_callback_that_raises_ends_its_owner_and_nothing_is_handed_over_afterwards() -> None:
-    owner, taken = Owner(), list[int]()
+    scope, taken = TaskScope(), list[int]()
 
     def hand_over() -> None:
-        owner.hand_over(taken.append, 1)
-        owner.hand_over(broken)
-        owner.hand_over(taken.append, 2)
+        scope.hand_over(taken.append, 1)
+        scope.hand_over(broken)
+        scope.hand_over(taken.append, 2)
 
     thread = threading.Thread(target=hand_over)
     thread.start()
     thread.join()
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)
     assert taken == [1]
 
 
 async def test_a_task_that_raises_has_ended_its_owner_before_anything_else_runs() -> None:
-    owner = Owner()
+    scope = TaskScope()
 
     async def work() -> None:
         await asyncio.sleep(0)
         broken()
 
-    task = asyncio.create_task(owner.watch(work()))
+    task = asyncio.create_task(scope.watch(work()))
     await asyncio.sleep(0)
-    assert owner.failure is None
+    assert scope.failure is None
     await asyncio.sleep(0)
-    assert isinstance(owner.failure, ZeroDivisionError)
+    assert isinstance(scope.failure, ZeroDivisionError)
     with pytest.raises(ZeroDivisionError):
-        owner.check()
+        scope.check()
     with pytest.raises(ZeroDivisionError):
         await task
 
 
 async def test_the_first_failure_counts() -> None:
-    owner = Owner()
-    owner.check()
-    owner.fail(KeyError("first"))
-    owner.fail(ZeroDivisionError("second"))
+    scope = TaskScope()
+    scope.check()
+    scope.fail(KeyError("first"))
+    scope.fail(ZeroDivisionError("second"))
     with pytest.raises(KeyError):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)
 
 
 async def test_the_first_task_that_fails_is_told_to_the_owner() -> None:
-    owner, ended = Owner(), list[str]()
-    owner.start(forever(ended), "lives on")
-    owner.start(asyncio.sleep(0), "ends well")
-    owner.start(fail(), "fails")
+    scope, ended = TaskScope(), list[str]()
+    scope.start(forever(ended), "lives on")
+    scope.start(asyncio.sleep(0), "ends well")
+    scope.start(fail(), "fails")
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)
     assert ended == []
-    await owner.close()
+    await scope.close()
     assert ended == ["cancelled"]
 
 
 async def test_tasks_that_are_cancelled_have_not_failed() -> None:
-    owner = Owner()
-    owner.start(forever(), "lives on")
+    scope = TaskScope()
+    scope.start(forever(), "lives on")
     await asyncio.sleep(0)
-    await owner.close()
+    await scope.close()
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(owner.failed(), 0.01)
+        await asyncio.wait_for(scope.failed(), 0.01)

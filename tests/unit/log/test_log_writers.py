@@ -1,4 +1,4 @@
-"""Writers that break tell their owner, and what Kafka does not take is reported, not retried for ever."""
+"""Writers that break tell their scope, and what Kafka does not take is reported, not retried for ever."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from penstock.contract import reports, topics
-from penstock.dispatcher.cursors.cursor_store import HeldTail
+from penstock.dispatcher.cursors.cursor_store import TailGuard
 from penstock.kafka import clients
 from penstock.kafka.events import EventWriter
 from penstock.kafka.reports import Reporter
 from penstock.kafka.transactions import Entry, Fenced, TransactionalPartition
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
@@ -89,7 +89,7 @@ def test_a_record_that_kafka_refuses_is_left_out_and_the_rest_is_committed(produ
     with capture_logs() as lines:
         partition.commit([entry("a", 10), entry("big", 200), entry("b", 20), entry("bigger", 300)], without)
     assert producer.committed == ["a", "b"]
-    refused = [line["key"] for line in lines if line["event"].startswith("Kafka does not take")]
+    refused = [line["key"] for line in lines if line["event"].startswith("Kafka refuses a record")]
     assert refused == ["big", "bigger"]
 
 
@@ -98,7 +98,7 @@ def test_a_batch_that_is_too_large_loses_no_record_that_fits_alone(producer: Pro
     with capture_logs() as lines:
         partition.commit([entry("a", 60), entry("b", 60), entry("c", 60)], without)
     assert producer.committed == ["a", "b", "c"]
-    assert [line for line in lines if line["event"].startswith("Kafka does not take")] == []
+    assert [line for line in lines if line["event"].startswith("Kafka refuses a record")] == []
 
 
 def test_a_record_that_was_refused_is_not_tried_again_until_it_is_smaller(producer: ProducerDouble) -> None:
@@ -118,7 +118,7 @@ def test_a_fenced_task_ends(producer: ProducerDouble) -> None:
 
 
 def test_a_tail_is_held_while_a_cursor_is_not_written() -> None:
-    held = HeldTail(0)
+    held = TailGuard(0)
     cursor, tail, other = entry("route/0", 9), entry("tail/0", 1), entry("other/0", 2)
     assert held.admit([cursor, tail]) == [cursor, tail]
     assert held.without([cursor, tail, other], cursor) == [other]
@@ -130,7 +130,7 @@ def test_a_tail_is_held_while_a_cursor_is_not_written() -> None:
 
 
 def test_a_payload_that_is_not_written_holds_nothing_back() -> None:
-    held = HeldTail(0)
+    held = TailGuard(0)
     payload, tail = entry("payload/route/0/7", 9), entry("tail/0", 1)
     assert held.without([payload, tail], payload) == [tail]
     assert held.admit([tail]) == [tail]
@@ -151,18 +151,18 @@ class BrokenProducer:
 
 async def test_a_writer_of_events_that_breaks_ends_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "producer", lambda *_, **__: BrokenProducer())
-    owner = Owner()
-    writer = EventWriter(Settings(), "ingress", owner.fail, timeout_seconds=1)
+    scope = TaskScope()
+    writer = EventWriter(Settings(), "ingress", scope.fail, timeout_seconds=1)
     writer._poll()
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)
     await writer.close(0)
 
 
 async def test_a_reporter_that_breaks_ends_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "producer", lambda *_, **__: BrokenProducer())
     monkeypatch.setattr(reports, "HEARTBEAT_SECONDS", 0.001)
-    owner = Owner()
-    Reporter(Settings(), "ingress", "one", owner.fail)
+    scope = TaskScope()
+    Reporter(Settings(), "ingress", "one", scope.fail)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)

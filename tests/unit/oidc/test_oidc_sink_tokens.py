@@ -12,12 +12,12 @@ from penstock.controllers.sinks import requests
 from penstock.controllers.sinks.requests import SinkTokens
 from penstock.oidc import issuers
 from penstock.oidc.verifier import TokenRefused
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 
 async def test_the_first_token_waits_for_the_keys_of_its_issuer(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, owner, now = World(), Owner(), time.time()
+    world, owner, now = World(), TaskScope(), time.time()
     monkeypatch.setattr(issuers, "issuers_of", lambda settings: world.issuers)
     subject = SinkTokens(Settings(), owner).subject
     try:
@@ -33,7 +33,7 @@ async def test_the_first_token_waits_for_the_keys_of_its_issuer(monkeypatch: pyt
 
 
 async def test_a_token_whose_keys_do_not_come_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, owner = World(), Owner()
+    world, owner = World(), TaskScope()
     world.answers = False
     monkeypatch.setattr(requests, "PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(issuers, "issuers_of", lambda settings: world.issuers)

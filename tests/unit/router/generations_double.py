@@ -164,7 +164,7 @@ class Scene:
         self.points[contract.key_of(point.number)] = point
         self.happened.append(f"{point.number} is noted")
 
-    def put_up(self, point: LivePoint, follows: int) -> None:
+    def write_fence(self, point: LivePoint, follows: int) -> None:
         assert contract.newest(self.points.values()) == point, "no fence without a point"
         self.happened.append(f"{point.number} is fenced")
         for partition, start in enumerate(point.start):

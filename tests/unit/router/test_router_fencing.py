@@ -264,8 +264,8 @@ def test_a_route_that_was_left_out_gets_what_it_missed_although_the_note_of_that
 def test_numbers_rise_above_what_a_task_was_left_out_by() -> None:
     scene = Scene([Retained(0, 50)], origin=49)
     fencing = Fencing(Noted({}, epoch=3, fence=7 * contract.PER_EPOCH + 2), scene)
-    fencing.look_for_lost_notes([pieces(5 * contract.PER_EPOCH)])
-    assert fencing.unnoted == 7 * contract.PER_EPOCH + 2
+    fencing.look_for_lost_records([pieces(5 * contract.PER_EPOCH)])
+    assert fencing.unrecorded == 7 * contract.PER_EPOCH + 2
     assert fencing.number_after(0) == 8 * contract.PER_EPOCH + 1
 
 
@@ -273,7 +273,7 @@ def test_what_tasks_left_out_by_a_fence_that_is_gone_is_owed_whoever_noted_it() 
     """Retention has removed the fence, and a power loss its note: the numbers began anew below it."""
     scene = Scene([Retained(0, 50)], origin=49)
     fencing = Fencing(Noted({"generation/0": LivePoint(1, (0,), (0,))}, epoch=0, fence=2), scene)
-    fencing.look_for_lost_notes([pieces(1, 1, 1, fences=(0,))])
+    fencing.look_for_lost_records([pieces(1, 1, 1, fences=(0,))])
     assert fencing.owed == (0,)
 
 

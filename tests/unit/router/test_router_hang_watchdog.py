@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from penstock.router import watchdogs
-from penstock.router.watchdogs import TURN_SECONDS, HangWatchdog, LivedTime, stack_of
+from penstock.router.watchdogs import TURN_SECONDS, AwakeClock, HangWatchdog, stack_of
 
 
 class Clock:
@@ -21,7 +21,7 @@ class Clock:
 def test_a_thread_that_says_nothing_for_too_long_hangs() -> None:
     clock = Clock()
     watchdog = HangWatchdog(lambda doing: None, clock)
-    watchdog.beat("counts sheep")
+    watchdog.heartbeat("counts sheep")
     assert watchdog.look() is None
     clock.now += TURN_SECONDS
     assert watchdog.look() is None
@@ -33,7 +33,7 @@ def test_every_beat_begins_anew_though_it_says_the_same() -> None:
     clock = Clock()
     watchdog = HangWatchdog(lambda doing: None, clock)
     for _ in range(100):
-        watchdog.beat()
+        watchdog.heartbeat()
         clock.now += TURN_SECONDS - 1
         assert watchdog.look() is None
 
@@ -41,11 +41,11 @@ def test_every_beat_begins_anew_though_it_says_the_same() -> None:
 def test_what_takes_long_may_take_long() -> None:
     clock = Clock()
     watchdog = HangWatchdog(lambda doing: None, clock)
-    watchdog.beat("plans", 300)
+    watchdog.heartbeat("plans", 300)
     watchdog.look()
     clock.now += 299
     assert watchdog.look() is None
-    watchdog.beat()
+    watchdog.heartbeat()
     watchdog.look()
     clock.now += TURN_SECONDS + 1
     assert watchdog.look() is not None
@@ -53,8 +53,8 @@ def test_what_takes_long_may_take_long() -> None:
 
 def test_a_process_that_was_frozen_does_not_blame_its_thread() -> None:
     frozen = Clock()
-    watchdog = HangWatchdog(lambda doing: None, LivedTime(2.0, frozen))
-    watchdog.beat()
+    watchdog = HangWatchdog(lambda doing: None, AwakeClock(2.0, frozen))
+    watchdog.heartbeat()
     watchdog.look()
     frozen.now += 3600
     assert watchdog.look() is None
@@ -66,7 +66,7 @@ def test_a_process_that_was_frozen_does_not_blame_its_thread() -> None:
 
 def test_lived_time_runs_with_the_clock_but_for_long_gaps() -> None:
     clock = Clock()
-    lived = LivedTime(1.0, clock)
+    lived = AwakeClock(1.0, clock)
     clock.now += 0.5
     assert lived() == 0.5
     clock.now += 0.25
@@ -87,7 +87,7 @@ def test_a_thread_that_really_hangs_is_reported_with_the_place_where_it_does(mon
     watchdog = HangWatchdog(hanging)
 
     def hang_for_ever() -> None:
-        watchdog.beat("waits for an answer", 0.01)
+        watchdog.heartbeat("waits for an answer", 0.01)
         released.wait(10)
 
     thread = threading.Thread(target=hang_for_ever)
@@ -123,7 +123,7 @@ def test_a_watchdog_that_is_stopped_reports_nothing_any_more(monkeypatch: pytest
     found: list[str] = []
     clock = Clock()
     watchdog = HangWatchdog(found.append, clock)
-    watchdog.beat("ends", 0.05)
+    watchdog.heartbeat("ends", 0.05)
     watchdog.start()
     watchdog.stop()
     clock.now += 1.0

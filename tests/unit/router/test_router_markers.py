@@ -80,7 +80,7 @@ def test_what_another_generation_writes_is_no_sign_of_life() -> None:
 def test_a_kafka_that_was_away_is_no_fault_of_the_query() -> None:
     watch = MarkerWatch(interval=2)
     under_way(watch, now=100)
-    watch.excuse(190)
+    watch.reset(190)
     assert watch.late(195) == {0: 5, 1: 5}
 
 

@@ -7,7 +7,7 @@ from generations_double import Scene
 
 from penstock.contract.routes import Route
 from penstock.kafka.topic_ends import Retained
-from penstock.router.watchdogs import TooFewSlots, least, shortage
+from penstock.router.watchdogs import TooFewSlots, least_slots, shortage
 from penstock.settings import Settings
 
 SETTINGS = Settings(partitions=4, dispatchers=1)
@@ -26,7 +26,7 @@ def test_a_change_of_routes_needs_two_queries_at_once_and_says_so() -> None:
 
 
 def test_a_query_alone_needs_fewer() -> None:
-    assert least(SETTINGS, 4) == 6
+    assert least_slots(SETTINGS, 4) == 6
     assert shortage(SETTINGS, 4, 6, beside=False) is None
     assert shortage(SETTINGS, 4, 5, beside=False) is not None
 
@@ -44,7 +44,7 @@ def test_a_generation_without_room_is_not_started_and_the_one_before_serves() ->
         asked.append((partitions, beside))
         raise TooFewSlots("no room")
 
-    scene.generations._room = full
+    scene.generations._check_slots = full
     sent = list(scene.events)
     with pytest.raises(TooFewSlots):
         scene.advance(2, route("a"), route("b"))

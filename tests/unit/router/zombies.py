@@ -260,7 +260,7 @@ class World:
             record = self._read(offset)
             if self.cursors.fences.shut_out(record):
                 self.shut_out = max(self.shut_out, self.cursors.fences.in_force)
-                record = record.for_nobody()
+                record = record.without_routes()
             for new in self.cursors.take(record, self.routes, (), lambda cursor: True):
                 self.delivered.add((new.cursor.route, new.delivery.origin))
 
@@ -373,7 +373,7 @@ class Driver:
         self._world.noted()
         self._risk()
 
-    def put_up(self, point: LivePoint, follows: int) -> None:
+    def write_fence(self, point: LivePoint, follows: int) -> None:
         self._risk()
         if self._world.fenced:
             self._world.write(Entry(point.start[0] - 1, point.number, fence=True, follows=follows))

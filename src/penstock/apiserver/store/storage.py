@@ -27,7 +27,7 @@ from penstock.apiserver.errors import ApiError, too_large
 from penstock.apiserver.store import statements
 from penstock.apiserver.store.encryption import Seals
 from penstock.kube.kinds import Obj
-from penstock.runtime.tasks import OwnedThread, Owner
+from penstock.runtime.tasks import OwnedThread, TaskScope
 
 T = TypeVar("T")
 Key = tuple[str, str, str]
@@ -186,7 +186,7 @@ class Store:
     """The store; made and used on one event loop."""
 
     def __init__(
-        self, path: Path, on_commit: Callable[[list[Change]], None], owner: Owner, seals: Seals | None = None
+        self, path: Path, on_commit: Callable[[list[Change]], None], owner: TaskScope, seals: Seals | None = None
     ) -> None:
         self._on_commit, self._owner, self._seals = on_commit, owner, seals or Seals()
         self._broken = False

@@ -24,7 +24,7 @@ from penstock.controllers.tracker import Observer
 from penstock.kafka.table import TableFollower
 from penstock.kube.kinds import Key
 from penstock.resources.delivery_status import DeliveryState
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -69,7 +69,7 @@ class DataPlane:
         """Told what people should know of a route's deliveries."""
         self._heard_ingress = time.monotonic()
         self._following = False
-        self._owner = Owner()
+        self._owner = TaskScope()
         publisher.announce, publisher.look_again = self.published, enqueue
         self._follower = TableFollower(
             settings, topics.REPORTS, self._receive, self._reached_end, self._owner.fail, again=self._reads_again

@@ -49,7 +49,7 @@ from penstock.kafka.routes import NotTaken, PublisherSuperseded, RoutesTopic, St
 from penstock.kafka.topic_ends import Retained
 from penstock.observability.logs import describe
 from penstock.runtime.lifecycle import first
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 
 log = structlog.get_logger()
 
@@ -256,7 +256,7 @@ class Publisher:
 
     async def run(self) -> None:
         """Publishes until cancelled. To be started when every object has been looked at, or tried to be, once."""
-        owner = Owner()
+        owner = TaskScope()
         watch = self._topic.watch_unreadable(partial(owner.hand_over, self.found_unreadable), owner.fail)
         try:
             await first(self._publish_forever(), owner.failed())

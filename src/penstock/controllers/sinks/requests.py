@@ -13,7 +13,7 @@ from penstock.events import http
 from penstock.events.attributes import AttributesTooLarge
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.resources.eventpolicy import SinkGuard, TargetRules
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ LOOK_SECONDS = 0.05
 class SinkTokens:
     """Verifies tokens, with keys that are fetched meanwhile."""
 
-    def __init__(self, settings: Settings, owner: Owner) -> None:
+    def __init__(self, settings: Settings, owner: TaskScope) -> None:
         self._settings, self._owner = settings, owner
         self._verifier: Verifier | None = None
 

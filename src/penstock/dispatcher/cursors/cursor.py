@@ -1,17 +1,18 @@
-"""Where one route stands in one partition: what it has taken, and what of it is not finished.
+"""The position of one route in one partition: what it has taken, and which deliveries are outstanding.
 
-`next` is the first origin (offset in `penstock.events`) not yet taken; a record below it was taken before, by an
+`next` is the first origin (offset in `penstock.events`) not yet taken; a record below it was taken before, from an
 overlapping generation or a router that repeats itself, and is dropped. Origins in `penstock.matched` may step back when
 generation N+1 starts while N still writes. No route loses an event by that: N writes a partition in order and N+1
 starts no later than right after N's last record, so an old route saw 103 from N before it saw 105; a new route is only
 in what N+1 writes, again in order.
 
-A route that the tail has left behind reads `penstock.matched` on its own, from `resume`. Where retention has removed
-records there, it reads the events themselves, from `gap`, until it is past everything that those records were about.
+A detached route, which could not keep up with the tail, reads `penstock.matched` on its own, from `resume`. If
+retention has removed records there, it reads the events themselves, from `gap`, until it is past all events of those
+records.
 
-What is written of a cursor is small, however much is outstanding: it lists the deliveries that have just begun, most of
-which will be over by the next flush. One that stays gets a record of its own, written when it changes and deleted when
-it ends.
+The record of a cursor is small, however much is outstanding: it lists the deliveries that have just begun, most of
+which will have ended by the next flush. A delivery that takes longer gets a record of its own, written when it changes
+and deleted when it ends.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import msgspec
 
 
 class Stage(enum.IntEnum):
-    """Whose turn it is to accept the event."""
+    """Which destination has to accept the event next."""
 
     SUBSCRIBER = 0
     REPLY = 1
@@ -32,17 +33,17 @@ class Stage(enum.IntEnum):
 
 
 STAGE_NAMES = {Stage.SUBSCRIBER: "subscriber", Stage.REPLY: "reply", Stage.DEAD_LETTER: "deadletter"}
-"""As attempt records, spans and metrics spell them."""
+"""Their names in attempt records, spans and metrics."""
 
 
 YOUNG_FLUSHES = 50
-"""Flushes that write a delivery within its cursor, unless an attempt of it fails; from then on, seconds later, a record
-of its own costs less. Under full load thousands a second wait their turn for a while, and two records for each of them
-would cost more than cursors that are long for a while."""
+"""Flushes that write a delivery within its cursor, unless an attempt of it fails; after that, some seconds later, a
+record of its own costs less. Under full load thousands a second wait for a short time, and two records for each of them
+would cost more than long cursors do."""
 
 
 NOT_MATCHED = -1
-"""In place of an offset in `penstock.matched`, of an event that was read from `penstock.events`."""
+"""In place of an offset in `penstock.matched`: the event was read from `penstock.events`."""
 
 
 class Outstanding(msgspec.Struct, array_like=True):
@@ -75,13 +76,13 @@ class Counts(msgspec.Struct):
     counted: int = 0
     """Events that were selected."""
     failed: int = 0
-    """Those of them that were given up."""
+    """Those of them that were dropped or dead-lettered."""
     missing: int = 0
-    """Offsets that retention had removed before they were looked at."""
+    """Offsets that retention had removed before they were read."""
 
 
 class CursorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A cursor as it is kept in `penstock.cursors`."""
+    """A cursor as it is stored in `penstock.cursors`."""
 
     next: int
     resume: int | None = None
@@ -139,11 +140,11 @@ class Cursor:
         self.behind = 0
         """Events for this route that the tail has passed and the route has still to read."""
         self.seen = -1
-        """The newest origin among them; what comes with an older one is a repeat."""
+        """The newest origin among them; a record with an older one is a repeat."""
         self.fence = 0
-        """The generation below which no record counts where the route stands, while it is detached."""
+        """While the route is detached: the generation below which records are ignored at its position."""
         self.gap: int | None = None
-        """The next origin to look at in `penstock.events`, while the route reads there; None elsewhere."""
+        """The next origin to read in `penstock.events`, while the route reads there; otherwise None."""
         self.waits, self.waits_at = -1, 0
         """While the route is detached: the origin and time (in Unix milliseconds) of the first event that had to wait.
         It has had all of its events with older origins."""
@@ -166,14 +167,14 @@ class Cursor:
         return min(found, default=None)
 
     def touch(self) -> None:
-        """Notes that the cursor differs from what is written down."""
+        """Notes that the cursor differs from what is stored."""
         self._changed.add(self)
 
-    def take(self, origin: int, matched: int, at: int, key: int, *, room: bool) -> Outstanding | Taken:
-        """Takes a record unless it was taken before or there is no room."""
+    def take(self, origin: int, matched: int, at: int, key: int, *, free: bool) -> Outstanding | Taken:
+        """Takes a record unless it was taken before, or the route has no capacity."""
         if origin < self.next:
             return Taken.REPEATED
-        if not room:
+        if not free:
             return Taken.FULL
         delivery = Outstanding(origin, matched, at, key)
         self.outstanding[origin] = delivery
@@ -187,13 +188,13 @@ class Cursor:
         return origin not in self._young
 
     def move(self, origin: int) -> None:
-        """The delivery goes on: with another attempt, in another stage, at another time."""
+        """The delivery continues: with another attempt, in another stage, at another time."""
         if origin in self._young:
             self._moved.add(origin)
             self.touch()
 
     def finish(self, origin: int) -> None:
-        """The delivery has ended, one way or another."""
+        """The delivery has ended, whatever its outcome."""
         self.outstanding.pop(origin, None)
         if self._young.pop(origin, None) is not None:
             self.touch()
@@ -201,7 +202,7 @@ class Cursor:
     def settle(self) -> list[Outstanding]:
         """Before each flush that writes the cursor: deliveries that get a record of their own from now on.
 
-        Looks only at those that do: under full load thousands of others wait, and a flush comes every few milliseconds.
+        Goes through those only: under full load thousands of others wait, and there is a flush every few milliseconds.
         """
         settled = [origin for origin in self._moved if origin in self._young]
         for origin, taken in self._young.items():  # in the order in which they were taken
@@ -216,7 +217,7 @@ class Cursor:
         return [self.outstanding[origin] for origin in settled]
 
     def restore(self, young: Iterable[Outstanding], settled: Iterable[Outstanding]) -> None:
-        """Deliveries as they were written. Of one that is in both, its own record is the newer one."""
+        """Deliveries as they were stored. Of one that is in both, its own record is the newer one."""
         found = {delivery.origin: delivery for delivery in young}
         self._young = dict.fromkeys(sorted(found), 0)
         self._moved = {origin for origin, delivery in found.items() if delivery.attempt or delivery.stage}
@@ -227,7 +228,7 @@ class Cursor:
         self.outstanding = {origin: found[origin] for origin in sorted(found)}
 
     def record(self) -> CursorRecord:
-        """What is written of the cursor itself."""
+        """The record of the cursor itself."""
         young = tuple(self.outstanding[origin] for origin in self._young)
         self._written_behind = self.behind
         if self.resume is None:
@@ -246,50 +247,50 @@ class Cursor:
         )
 
     def pass_over(self, origin: int) -> None:
-        """A Replay has looked at everything before this origin."""
+        """A Replay has read everything before this origin."""
         if origin > self.next:
             self.next = origin
             self.touch()
 
     def detach(self, resume: int, origin: int, fence: int, at: int = 0) -> None:
-        """The tail goes on without this route, which will read on from `resume`, where `origin` waits for it since `at`
-        and this fence is in force."""
+        """The tail continues without this route, which will read from `resume`, where `origin` has been waiting for it
+        since `at` and this fence is in force."""
         self.resume, self.fence, self.gap = resume, fence, None
         self.behind, self.seen = 1, origin
         self.waits, self.waits_at = origin, at
         self.touch()
 
     def wait(self, origin: int, at: int) -> None:
-        """The detached route has no room for an event."""
+        """The detached route has no capacity for an event."""
         self.waits, self.waits_at = origin, at
         self.touch()
 
     def open_gap(self, begin: int, resume: int) -> None:
-        """What the route would read next is gone from `penstock.matched`, up to `resume`: it reads the events from
-        `begin` on."""
+        """The records that the route would read next were removed from `penstock.matched`, up to `resume`: it reads the
+        events from `begin` on."""
         if self.gap is None or begin < self.gap:
             self.gap, self.resume = begin, resume
             self.touch()
 
     def look_past(self, origin: int) -> None:
-        """A route that reads the events has looked at everything before this origin."""
+        """A route that reads the events has read everything before this origin."""
         if self.gap is not None and origin > self.gap:
             self.gap = origin
             self.touch()
 
     def close_gap(self, resume: int, fence: int) -> None:
-        """It reads `penstock.matched` on from here, where this fence is in force and everything that it has looked at
-        comes before, or again."""
+        """It continues to read `penstock.matched` here, where this fence is in force. Everything that it has read comes
+        before this offset, or again after it."""
         self.next = max(self.next, self.gap or 0)
         self.resume, self.fence, self.gap = resume, fence, None
         self.touch()
 
     def pass_fence(self, generation: int) -> None:
-        """The route, which is detached, stands behind a fence of this generation. It is written with the position."""
+        """The detached route has read past a fence of this generation. It is stored with the position."""
         self.fence = max(self.fence, generation)
 
     def pass_by(self, origin: int) -> None:
-        """The tail has an event for this route, which is detached."""
+        """The tail has read an event for this detached route."""
         if origin > self.seen:
             self.seen = origin
             self.behind += 1
@@ -299,7 +300,7 @@ class Cursor:
         self.behind = max(0, self.behind - 1)
 
     def touch_if_miscounted(self) -> None:
-        """To be called now and then: how far the route is behind is worth writing, but not with every event."""
+        """To be called now and then: the lag of the route is to be stored, but not with every event."""
         if self.behind != self._written_behind:
             self.touch()
 
@@ -323,7 +324,7 @@ def encode(cursor: Cursor) -> bytes:
 
 
 def restore(route: str, value: bytes, settled: Iterable[Outstanding], changed: set[Cursor]) -> Cursor:
-    """The cursor as it was written, with the deliveries that have records of their own, by their origins."""
+    """The cursor as it was stored, with the deliveries that have records of their own."""
     record = _CURSOR_DECODER.decode(value)
     cursor = Cursor(route, record.next, record.resume, changed)
     cursor.restore(record.outstanding, settled)
@@ -335,7 +336,7 @@ def restore(route: str, value: bytes, settled: Iterable[Outstanding], changed: s
 
 
 def from_the_beginning(route: str, changed: set[Cursor]) -> Cursor:
-    """The cursor of a route that takes everything that is retained, whatever it took before."""
+    """The cursor of a route that reads everything that is retained, whatever it took before."""
     cursor = Cursor(route, 0, 0, changed)
     cursor.touch()
     return cursor
@@ -347,7 +348,7 @@ def encode_delivery(delivery: Outstanding) -> bytes:
 
 
 def decode_delivery(value: bytes, origin: int) -> Outstanding:
-    """What was written for this origin. Raises ValueError, or what msgspec raises."""
+    """The delivery that was stored for this origin. Raises ValueError, or what msgspec raises."""
     delivery = _DELIVERY_DECODER.decode(value)
     if delivery.origin != origin:
         raise ValueError(f"it is a delivery of {delivery.origin}, not of {origin}")

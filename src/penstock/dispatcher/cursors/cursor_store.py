@@ -1,6 +1,15 @@
-"""Cursors on disk: the partition of `penstock.cursors` that belongs to a partition of `penstock.matched`.
+"""Stored cursors: the partition of `penstock.cursors` that belongs to a partition of `penstock.matched`.
 
-Records of attempts go into the same transaction: what the cursors say was done and what these records tell cannot part.
+Each record is in the partition with the same number as in `penstock.matched`:
+
+| key | value |
+|---|---|
+| `<route uid>/<partition>` | a cursor |
+| `tail/<partition>` | the next offset of `penstock.matched` to read, with origin and time of the record before |
+| `delivery/<route uid>/<partition>/<origin>` | a delivery that waits |
+| `payload/<route uid>/<partition>/<origin>` | what a delivery takes along into its stage |
+
+Records of attempts are written in the same transaction, so that they always agree with the cursors.
 """
 
 from __future__ import annotations
@@ -10,18 +19,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.contract import topics
-from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, decode_delivery, from_the_beginning, restore
 from penstock.dispatcher.cursors.partition import TailPosition
-from penstock.dispatcher.cursors.stage_payload import StagePayload
-from penstock.kafka.transactions import Entry, Fenced, GivenUp, TransactionalPartition
+from penstock.dispatcher.cursors.stage_payload import StagePayload, decode_payload
+from penstock.kafka.transactions import Entry, TransactionalPartition
 from penstock.kafka.unreadable import report_unreadable
 from penstock.settings import Settings
-
-# The keys of `penstock.cursors`. Each record lies in the partition of the same number as in `penstock.matched`. | key
-# | value | |---|---| | `<route uid>/<partition>` | a cursor | | `tail/<partition>` | the `next` offset of
-# `penstock.matched` to read; `origin` and time of the record before | | `delivery/<route uid>/<partition>/<origin>` |
-# a delivery that waits | | `payload/<route uid>/<partition>/<origin>` | what a delivery takes along into its stage |
 
 TAIL = "tail"
 DELIVERY = "delivery"
@@ -48,13 +51,13 @@ def payload_key(route: str, partition: int, origin: int) -> str:
     return f"{PAYLOAD}/{route}/{partition}/{origin}"
 
 
-def parse_delivery(key: str) -> tuple[str, int] | None:
-    """Route and origin of a delivery's key; None for another."""
+def parse_delivery_key(key: str) -> tuple[str, int] | None:
+    """Route and origin of a delivery's key; None for other keys."""
     return _parse(key, DELIVERY)
 
 
-def parse_payload(key: str) -> tuple[str, int] | None:
-    """Route and origin of a payload's key; None for another."""
+def parse_payload_key(key: str) -> tuple[str, int] | None:
+    """Route and origin of a payload's key; None for other keys."""
     return _parse(key, PAYLOAD)
 
 
@@ -65,13 +68,11 @@ def _parse(key: str, prefix: str) -> tuple[str, int] | None:
     return parts[1], int(parts[3])
 
 
-def parse_cursor(key: str) -> str | None:
-    """Route of a cursor's key; None for another."""
+def parse_cursor_key(key: str) -> str | None:
+    """Route of a cursor's key; None for other keys."""
     route, _, partition = key.partition("/")
     return route if partition.isdigit() and route != TAIL else None
 
-
-__all__ = ["CursorStore", "Entry", "Fenced", "GivenUp", "HeldTail", "Restored", "understand"]
 
 _TAIL_DECODER = msgspec.json.Decoder(TailPosition)
 
@@ -80,13 +81,13 @@ UNDECODABLE = (ValueError, RecursionError, msgspec.MsgspecError)
 
 @dataclass
 class Restored:
-    """What the topic says about a partition."""
+    """What the topic holds of a partition."""
 
     tail: TailPosition | None = None
     cursors: dict[str, Cursor] = field(default_factory=dict)
     payloads: dict[tuple[str, int], StagePayload] = field(default_factory=dict)
     orphans: list[tuple[str, int]] = field(default_factory=list)
-    """Route and origin of deliveries whose record stands there although no cursor counts them."""
+    """Route and origin of deliveries that have a record although no cursor counts them."""
     unreadable: list[str] = field(default_factory=list)
 
 
@@ -96,33 +97,33 @@ class CursorStore:
     def __init__(self, settings: Settings, partition: int) -> None:
         self.partition = partition
         self._log = TransactionalPartition(settings, "cursors", partition)
-        self._tail = HeldTail(partition)
-        self.given_up = self._log.given_up
-        """To be set when the task ends: nothing is waited for any more."""
+        self._tail = TailGuard(partition)
+        self.stop_waiting = self._log.stop_waiting
+        """To be set when the task ends: ends waiting for Kafka."""
         self.open = self._log.open
         self.look_after = self._log.look_after
         self.close = self._log.close
 
     def load(self, changed: set[Cursor]) -> Restored:
-        """What was last committed, as cursors that note changes in `changed`. Call after `open`: nobody else writes."""
+        """What was last committed, as cursors that note changes in `changed`. To be called after `open`."""
         found = self._log.load(topics.CURSORS)
-        restored = understand({key: stored.value for key, stored in found.items()}, self.partition, changed)
+        restored = decode_partition({key: stored.value for key, stored in found.items()}, self.partition, changed)
         for key in restored.unreadable:
-            report_unreadable(found[key].message, "it is neither a cursor, nor a delivery, nor a payload, nor a tail")
+            report_unreadable(found[key].message, "it is not a cursor, a delivery, a payload or a tail")
         return restored
 
     def commit(self, entries: list[Entry]) -> None:
-        """Writes all entries or none. Waits for a Kafka that is away; raises Fenced once the partition is another's."""
+        """Writes all entries or none. Waits while Kafka is unreachable. Raises Fenced where another task owns it."""
         admitted = self._tail.admit(entries)
         if admitted:
             self._log.commit(admitted, self._tail.without)
 
 
-class HeldTail:
-    """Holds the tail of a partition back while a cursor that Kafka refused is not written.
+class TailGuard:
+    """Withholds the tail of a partition while a cursor that Kafka refused is not written.
 
-    What such a cursor holds is only known here. After a restart everything from the written tail on is read again,
-    which repeats deliveries and loses none.
+    The content of such a cursor exists in memory only. After a restart everything from the written tail on is read
+    again, which repeats deliveries and loses none.
     """
 
     def __init__(self, partition: int) -> None:
@@ -131,7 +132,7 @@ class HeldTail:
         self._held: Entry | None = None
 
     def admit(self, entries: list[Entry]) -> list[Entry]:
-        """What of a flush may be tried, the tail that was held before included."""
+        """The entries of a flush that may be written, with a tail that was withheld before."""
         if not self._unwritten:
             return entries
         self._unwritten -= {entry.key for entry in entries if entry.topic == topics.CURSORS}
@@ -144,9 +145,9 @@ class HeldTail:
         return [*others, tail]
 
     def without(self, entries: list[Entry], refused: Entry) -> list[Entry]:
-        """What may be written without an entry that Kafka refused."""
+        """The entries that may be written without one that Kafka refused."""
         left = [entry for entry in entries if entry is not refused]
-        if refused.topic != topics.CURSORS or parse_cursor(refused.key) is None:
+        if refused.topic != topics.CURSORS or parse_cursor_key(refused.key) is None:
             return left
         self._unwritten.add(refused.key)
         self._held = next((entry for entry in left if self._is_tail(entry)), self._held)
@@ -156,11 +157,11 @@ class HeldTail:
         return entry.topic == topics.CURSORS and entry.key == self._key
 
 
-def understand(values: dict[str, bytes], partition: int, changed: set[Cursor]) -> Restored:
-    """The newest values of a partition's keys as cursors. One that cannot be read is named, and costs repeats.
+def decode_partition(values: dict[str, bytes], partition: int, changed: set[Cursor]) -> Restored:
+    """The newest values of a partition's keys as cursors. One that cannot be decoded is listed, and causes repeats.
 
-    A cursor that cannot be read might have stood anywhere, so its route reads everything again: twice beats never. Of a
-    delivery the key says enough: its event is found by its origin.
+    The position of a cursor that cannot be decoded is unknown, so its route reads everything again. Of a delivery the
+    key is enough: its event is found by its origin.
     """
     restored = Restored()
     deliveries: dict[str, list[Outstanding]] = {}
@@ -169,12 +170,12 @@ def understand(values: dict[str, bytes], partition: int, changed: set[Cursor]) -
         try:
             if key == tail_key(partition):
                 restored.tail = _TAIL_DECODER.decode(value)
-            elif (ident := parse_delivery(key)) is not None:
+            elif (ident := parse_delivery_key(key)) is not None:
                 deliveries.setdefault(ident[0], []).append(Outstanding(ident[1], 0, 0))
                 deliveries[ident[0]][-1] = decode_delivery(value, ident[1])
-            elif (ident := parse_payload(key)) is not None:
-                restored.payloads[ident] = stage_payloads.decode(value)
-            elif (route := parse_cursor(key)) is not None:
+            elif (ident := parse_payload_key(key)) is not None:
+                restored.payloads[ident] = decode_payload(value)
+            elif (route := parse_cursor_key(key)) is not None:
                 cursors[route] = (key, value)
             else:
                 restored.unreadable.append(key)
@@ -192,5 +193,5 @@ def understand(values: dict[str, bytes], partition: int, changed: set[Cursor]) -
 
 
 def _orphans(route: str, waiting: list[Outstanding], cursor: Cursor | None) -> list[tuple[str, int]]:
-    """Deliveries that the cursor has not taken yet, because the log lost its end between their records and its own."""
+    """Deliveries that the cursor does not hold, because the log lost its end between their records and its own."""
     return [(route, one.origin) for one in waiting if cursor is None or one.origin not in cursor.outstanding]

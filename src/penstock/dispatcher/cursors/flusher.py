@@ -1,8 +1,12 @@
-"""Writing down what a task has done, partition by partition, again and again.
+"""Flushes: writing what a task has done to Kafka, partition by partition.
 
-A flush of a partition is one transaction of its own, begun when the one before is committed. All of them begin together
-as long as Kafka takes them all. One that takes long, because its partition has no leader, say, is waited for beside
-those of the others.
+A flush of a partition is one transaction, begun when the one before is committed. The flushes of all partitions begin
+together as long as Kafka takes them all; one that takes long, because its partition has no leader for example, does not
+delay those of the others.
+
+`Unflushed` gathers what has changed in a partition since the last flush. The order of its records matters only if the
+log loses its end in the middle of a flush: what a cursor counts as taken must be on disk before the cursor, so
+deliveries and payloads are written first, then cursors, then the tail.
 """
 
 from __future__ import annotations
@@ -18,42 +22,42 @@ from penstock.contract import attempts, topics
 from penstock.contract.attempts import AttemptRecord
 from penstock.dispatcher.cursors import cursor_store
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Stage, encode, encode_delivery
-from penstock.dispatcher.cursors.cursor_store import Entry
 from penstock.dispatcher.cursors.partition import PartitionCursors
-from penstock.runtime.tasks import Owner
+from penstock.kafka.transactions import Entry
+from penstock.runtime.tasks import TaskScope
 
 log = structlog.get_logger()
 
 STUCK_SECONDS = 5.0
-"""A partition counts as one that cannot be written when a flush of it takes longer."""
+"""A partition counts as unwritable when a flush of it takes longer."""
 
 
 class Flushed(Protocol):
-    """What has changes to write down."""
+    """The source of changes."""
 
     unwritable: set[int]
 
     def collect(self, final: bool = False, only: Iterable[int] | None = None) -> dict[int, list[Entry]]:
-        """What has to be written down, by partition."""
+        """What has to be written, by partition."""
 
     def pump(self) -> None:
         """Starts whatever may start."""
 
 
 Commit = Callable[[list[Entry]], Awaitable[None]]
-"""Writes all entries or none. Waits for a Kafka that is away."""
+"""Writes all entries or none. Waits while Kafka is unreachable."""
 
 
 class Flusher:
     """The flushes of a task."""
 
-    def __init__(self, flushed: Flushed, commits: Mapping[int, Commit], owner: Owner, period: float) -> None:
+    def __init__(self, flushed: Flushed, commits: Mapping[int, Commit], scope: TaskScope, period: float) -> None:
         """Flushes partitions every `period` seconds, by their `commits`."""
-        self._flushed, self._commits, self._owner, self._period = flushed, commits, owner, period
+        self._flushed, self._commits, self._scope, self._period = flushed, commits, scope, period
         self._partitions: list[int] = []
-        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._in_progress: dict[int, asyncio.Task[None]] = {}
         self._since: dict[int, float] = {}
-        """When the flushes under way began."""
+        """When the flushes in progress began."""
         self._loop = asyncio.get_running_loop()
 
     def add(self, partitions: Iterable[int]) -> None:
@@ -61,7 +65,7 @@ class Flusher:
         self._partitions += partitions
 
     async def run(self) -> None:
-        """At a steady pace: a slow write shortens the pause after it. Never returns."""
+        """Flushes at a steady pace: a slow write shortens the pause after it. Never returns."""
         pause = self._period
         while True:
             begun = self._loop.time()
@@ -72,59 +76,55 @@ class Flusher:
             pause = max(self._period / 10, self._period - (self._loop.time() - begun - pause))
 
     async def finish(self) -> None:
-        """A last time, in each partition after the flush that is under way there."""
-        # All of them are waited for, so that no two flushes ever meet in one partition.
+        """Flushes each partition a last time, after the flush that is in progress there."""
+        # All of them are awaited, so that two flushes of one partition never overlap.
         for failure in await asyncio.gather(*map(self._finish, self._partitions), return_exceptions=True):
             if isinstance(failure, BaseException):
                 raise failure
 
     async def _finish(self, partition: int) -> None:
-        if (under_way := self._under_way.pop(partition, None)) is not None:
+        if (under_way := self._in_progress.pop(partition, None)) is not None:
             await under_way
-        self._owner.check()
+        self._scope.check()
         if entries := self._flushed.collect(final=True, only=[partition])[partition]:
             await self._commits[partition](entries)
 
     def _begin(self) -> None:
-        self._owner.check()  # after a failure the cursors may say more than was done
+        self._scope.check()  # after a failure the cursors may count more than was done
         now = self._loop.time()
-        free = [partition for partition in self._partitions if partition not in self._under_way]
+        free = [partition for partition in self._partitions if partition not in self._in_progress]
         for partition, entries in self._flushed.collect(only=free).items():
             if entries:
-                # One that has begun is finished even if the task is told to stop.
-                self._under_way[partition] = self._loop.create_task(self._commit(partition, entries))
+                # One that has begun is finished even if the task is stopped.
+                self._in_progress[partition] = self._loop.create_task(self._commit(partition, entries))
                 self._since[partition] = now
 
     async def _commit(self, partition: int, entries: list[Entry]) -> None:
         await self._commits[partition](entries)
 
     async def _wait(self) -> None:
-        """For what is under way, but not longer than a period."""
-        if not self._under_way:
+        """Waits for the flushes in progress, but not longer than a period."""
+        if not self._in_progress:
             return
-        await asyncio.wait(self._under_way.values(), timeout=self._period)
-        for partition, task in list(self._under_way.items()):
+        await asyncio.wait(self._in_progress.values(), timeout=self._period)
+        for partition, task in list(self._in_progress.items()):
             if task.done():
-                del self._under_way[partition]
+                del self._in_progress[partition]
                 task.result()
         self._note_unwritable()
 
     def _note_unwritable(self) -> None:
         before, limit = self._flushed.unwritable, self._loop.time() - STUCK_SECONDS
-        now = {partition for partition in self._under_way if self._since[partition] < limit}
+        now = {partition for partition in self._in_progress if self._since[partition] < limit}
         for partition in now - before:
-            log.error("cursors and attempts of a partition cannot be written for now", partition=partition)
+            log.error("cursors and attempts of a partition cannot be written", partition=partition)
         for partition in before - now:
             log.info("cursors and attempts of a partition are written again", partition=partition)
         self._flushed.unwritable = now
 
 
-# What of a partition has changed since the last flush, and the records that write it down. The order of the records
-# matters only if the log should lose its end in the middle of a flush: what a cursor counts as taken must be on disk
-# before the cursor, so deliveries and payloads go first, then cursors, then the tail.
-
 TAIL_ONLY_SECONDS = 5.0
-"""How often a tail that moved over markers alone is written down: they come every few seconds and are for no route."""
+"""How often a tail that moved over markers only is written: there is one every few seconds."""
 
 Ident = tuple[str, int]
 """Route and origin."""
@@ -152,20 +152,20 @@ class Unflushed:
         self._payloads[route, origin] = None
 
     def changed(self, cursor: Cursor, delivery: Outstanding) -> None:
-        """A delivery goes on: in another stage, with another attempt, at another time."""
+        """A delivery continues: in another stage, with another attempt, at another time."""
         if cursor.has_record(delivery.origin):
             self._deliveries[cursor.route, delivery.origin] = delivery
         else:
             cursor.move(delivery.origin)
 
     def finished(self, cursor: Cursor, origin: int) -> None:
-        """A delivery has ended, one way or another."""
+        """A delivery has ended, whatever its outcome."""
         if cursor.has_record(origin):
             self._deliveries[cursor.route, origin] = None
         cursor.finish(origin)
 
     def orphaned(self, deliveries: Iterable[Ident], payloads: Iterable[Ident]) -> None:
-        """Records of deliveries that are over, or that their cursor has not taken."""
+        """Records of deliveries that have ended, or that their cursor does not hold."""
         self._deliveries.update(dict.fromkeys(deliveries))
         self._payloads.update(dict.fromkeys(payloads))
 
@@ -183,13 +183,13 @@ class Unflushed:
         self._tail_matters = self._tail_matters or with_routes
 
     def entries(self, now: float, final: bool = False) -> list[Entry]:
-        """Everything that changed, as records; nothing of it counts as changed any more."""
+        """All changes as records; they no longer count as changes."""
         entries = [Entry(topics.ATTEMPTS, attempt.route, attempts.encode(attempt)) for attempt in self.attempts]
         self.attempts = []
         changed = list(self._cursors.changed)
         self._cursors.changed.clear()
         for cursor in changed:
-            self._removed.pop(cursor.route, None)  # a route that came back after it was removed
+            self._removed.pop(cursor.route, None)  # a route that was added again after it was removed
             for delivery in cursor.settle():
                 self._deliveries[cursor.route, delivery.origin] = delivery
         entries += self._of_deliveries()
@@ -199,7 +199,7 @@ class Unflushed:
         for route in self._removed:
             entries.append(Entry(topics.CURSORS, cursor_store.cursor_key(route, partition), None))
         self._removed = {}
-        entries += self._of_tail(now, worth_it=bool(entries) or final)
+        entries += self._of_tail(now, worthwhile=bool(entries) or final)
         return entries
 
     def _of_deliveries(self) -> Iterable[Entry]:
@@ -211,10 +211,10 @@ class Unflushed:
             yield Entry(topics.CURSORS, cursor_store.delivery_key(route, partition, origin), value)
         self._payloads, self._deliveries = {}, {}
 
-    def _of_tail(self, now: float, *, worth_it: bool) -> Iterable[Entry]:
+    def _of_tail(self, now: float, *, worthwhile: bool) -> Iterable[Entry]:
         tail = self._cursors.position
         if tail is None or tail.next == self._tail:
             return
-        if worth_it or self._tail_matters or now - self._tail_at > TAIL_ONLY_SECONDS:
+        if worthwhile or self._tail_matters or now - self._tail_at > TAIL_ONLY_SECONDS:
             yield Entry(topics.CURSORS, cursor_store.tail_key(self._cursors.partition), msgspec.json.encode(tail))
             self._tail, self._tail_at, self._tail_matters = tail.next, now, False

@@ -1,25 +1,25 @@
 """The cursors of one partition and how records move them: at the tail, and behind it for routes that could not keep up.
 
-The tail never waits for a route: one without room is detached and reads on from its own position, chunk by chunk, until
-it has reached the tail again. Detached routes take turns, so that a long backlog does not starve a short one; all that
-stand within the same chunk are served along.
+The tail never waits for a route: one without capacity is detached and reads from its own position, chunk by chunk,
+until it has reached the tail again. Detached routes take turns, so that a long backlog does not starve a short one; all
+whose positions are within the same chunk are served together.
 
 Retention may remove records of `penstock.matched` before a detached route, or the tail itself, has read them. Then the
-routes concerned read the events, by their own filters, until they are past everything that the lost records were about:
+routes concerned read the events, by their own filters, until they are past all events of the lost records:
 
-1. A *bound* holds at a place of the log when no record before it has that origin or a later one. Each generation that
+1. A *bound* holds at an offset of the log if no record before it has that origin or a later one. Each generation that
    counts writes a partition in order and starts no later than right after what its predecessor had written. So a route
-   that has had every origin below the bound misses nothing if it reads on there and drops what is below it; also where
-   generations overlap, and whichever of them knows the route.
-2. At the tail the bound is known while everything before was read: it is the newest origin and one. So it is at places
-   that the tail has passed, which are remembered with the fence in force.
-3. Where the tail itself missed records, the bound is the end of the events, seen at any time afterwards: a record is
-   made of an event that was there.
-4. A detached route has had all its events that are older than the first that it had to leave; an attached one all that
-   are older than its `next`. From there on it looks at the events.
+   that has had every origin below the bound misses nothing if it continues at that offset and drops what is below the
+   bound; also where generations overlap, and whichever of them knows the route.
+2. At the tail the bound is known while everything before was read: it is the newest origin plus one. So it is known at
+   offsets that the tail has passed, some of which are remembered with the fence in force.
+3. Where the tail itself missed records, the bound is the end of the events, read at any time afterwards: a record is
+   made from an event that existed before it.
+4. A detached route has had all its events that are older than the first that had to wait; an attached one all that are
+   older than its `next`. From there on it reads the events.
 5. Where the events are gone as well, the log may still reach further back than they do. From its first record on it has
-   all events but those that a generation wrote before and another one has still to repeat. So it is read ahead to see
-   where each generation begins: the newest of these origins is the first that certainly nothing is missing behind.
+   all events except those that a generation wrote before and another one still has to repeat. So it is read ahead to
+   see where each generation begins: from the newest of these origins on, nothing is missing.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from penstock.contract import event_log
-from penstock.contract import records as headers
+from penstock.contract import event_log, records
 from penstock.contract.event_log import KnownEvent
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import NOT_MATCHED, Cursor, Outstanding, Taken
@@ -41,22 +40,22 @@ from penstock.dispatcher.cursors.fences import Fence, Fences, fence_of, generati
 from penstock.dispatcher.matched_record import Matched
 
 Routes = Mapping[str, Route]
-HasRoom = Callable[[Cursor], bool]
+HasCapacity = Callable[[Cursor], bool]
 """Whether a route can take one more delivery, or a chunk of them."""
 
 
 class Matcher(Protocol):
-    """Knows what routes want."""
+    """Knows which routes an event matches."""
 
     def __contains__(self, route: str, /) -> bool:
-        """Whether it was given this route."""
+        """Whether it includes this route."""
 
     def wanting(self, record: Matched) -> Iterable[str]:
-        """The routes, of those that it was given, that an event is for."""
+        """The routes that an event matches."""
 
 
-PLACE_RECORDS, PLACES = 1000, 1000
-"""How far apart the places are that the tail remembers, and how many of them it does."""
+RECORDS_PER_BOUND, BOUNDS = 1000, 1000
+"""How many records are between two of the bounds that the tail remembers, and how many bounds that are."""
 
 
 class Logs(msgspec.Struct, frozen=True, array_like=True):
@@ -67,7 +66,7 @@ class Logs(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TailPosition(msgspec.Struct, frozen=True):
-    """How far a partition was read, and which record came last: a log that was cut off has another one there."""
+    """How far a partition was read, and its last record: a log that has lost its end has another one there."""
 
     next: int
     """The next offset of `penstock.matched` to read."""
@@ -97,7 +96,7 @@ class Edge(NamedTuple):
 
     offset: int
     whole_from: int
-    """From this origin on no event is missing behind that offset."""
+    """From this origin on no event is missing after that offset."""
 
 
 class EdgeSearch:
@@ -108,7 +107,7 @@ class EdgeSearch:
         self._offset, self._fence = 0, 0
         self._firsts: dict[int | None, int] = {}
 
-    def look_at(self, record: Matched) -> None:
+    def add(self, record: Matched) -> None:
         """The next record of the log."""
         if not self._firsts:
             self._offset = record.offset
@@ -119,22 +118,22 @@ class EdgeSearch:
 
     @property
     def found(self) -> Edge | None:
-        """The edge; None where no record shows it."""
+        """The edge; None where there was no record."""
         return Edge(self._offset, max(self._firsts.values())) if self._firsts else None
 
 
-class Place(NamedTuple):
-    """Where in `penstock.matched` a route may read on that has had every origin below the bound."""
+class KnownBound(NamedTuple):
+    """The offset of `penstock.matched` at which a route may continue that has had every origin below the bound."""
 
     offset: int
     bound: int
     fence: int
-    """The generation below which no record counts there."""
+    """The generation below which records are ignored there."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostOrigins:
-    """Origins that were gone before the route got them."""
+    """Origins that were removed before the route got them."""
 
     route: str
     first: int
@@ -142,7 +141,7 @@ class LostOrigins:
 
 
 class PartitionCursors:
-    """Everything a task knows of one partition of `penstock.matched`."""
+    """The state of one partition of `penstock.matched` in a task."""
 
     def __init__(self, partition: int, tail: int | None = None) -> None:
         self.partition = partition
@@ -152,14 +151,14 @@ class PartitionCursors:
         self.newest_origin = -1
         self._is_bound = True
         """Whether no record before the tail has a newer origin."""
-        self._places: deque[Place] = deque(maxlen=PLACES)
+        self._bounds: deque[KnownBound] = deque(maxlen=BOUNDS)
         self._before: tuple[int, int] | None = None
         """How far the log had been read, and the time of the last record, before it was begun again."""
         self._emptied = -1
         self.retained = 0
-        """Nothing is left of the log before this offset."""
+        """Retention has removed the log before this offset."""
         self.jumps = 0
-        """How often the tail has gone on elsewhere than behind the last record."""
+        """How often the tail has continued elsewhere than after its last record."""
         self.fences = Fences()
         self.logs: Logs | None = None
         self._known: KnownEvent | None = None
@@ -168,7 +167,7 @@ class PartitionCursors:
         """Origin and headers of the newest event, or marker, that this task has read."""
         self.cursors: dict[str, Cursor] = {}
         self.changed: set[Cursor] = set()
-        """Cursors that differ from what is written down."""
+        """Cursors that differ from what is stored."""
         self._turns: OrderedDict[str, None] = OrderedDict()
 
     def cursor(self, route: str) -> Cursor:
@@ -193,7 +192,7 @@ class PartitionCursors:
             if cursor.gap is not None:
                 self._turns[cursor.route] = None
             elif self.tail is None or cursor.resume > self.tail:
-                cursor.attach()  # the topic lost its end between both records: the tail is the one that is sure
+                cursor.attach()  # the topic lost its end between both records: the tail is reliable
             else:
                 passed = () if tail is None else tail.fences or ()
                 cursor.pass_fence(newest_before(cursor.resume, passed))
@@ -230,25 +229,25 @@ class PartitionCursors:
         if before is not None:
             event_log.check_id(before.events, logs.events)
         for cursor in self.cursors.values():
-            if cursor.counts is None:  # a Replay goes on to an end that was set when it was made
+            if cursor.counts is None:  # the end of a Replay was set when it was created
                 event_log.check_end(self.partition, cursor.next, end, f"the cursor of the route {cursor.route}")
         self.logs = logs
         self.events_ended(end)
         return before is None or before.matched == logs.matched
 
     def start_over(self) -> None:
-        """The log is another one: all routes read it from its beginning. What they have taken, their origins tell.
+        """The log is another one: all routes read it from its beginning; by its origin they drop what they have taken.
 
-        Those that stood further back than it reaches now read events: `begin_again` decides when its first record is
-        there."""
+        Routes whose positions are before its first record read events: `begin_again` decides that with that record.
+        """
         if self.tail is not None:
             self._before = self.tail, self._last_at
         self.jumps += 1
         self.tail, self.fences, self._is_bound, self.retained = None, Fences(), False, 0
-        self._places.clear()
+        self._bounds.clear()
 
     def begin_again(self, first: int) -> None:
-        """The tail begins with the first record that there is: routes that it left behind read on with it."""
+        """The tail begins with the first record of the log: detached routes continue with it."""
         for uid in list(self._turns):
             cursor = self.cursors[uid]
             if cursor.gap is None and cursor.resume is not None:
@@ -258,9 +257,9 @@ class PartitionCursors:
                     self._attach(cursor)
 
     def lacks(self, record: Matched) -> bool:
-        """Whether records before this one, which the tail reads next, are gone and had not been read.
+        """Whether records before this one, which the tail reads next, were removed without having been read.
 
-        After the log was begun again, records from before that have been read: those that are older than the last one.
+        After reading began again, records that are older than the last one read before that have been read.
         """
         if self.tail is not None:
             return record.offset > self.tail
@@ -268,20 +267,20 @@ class PartitionCursors:
         return record.offset > 0 and not was_read
 
     def jump(self, first: int, routes: Iterable[str]) -> None:
-        """The tail goes on here, behind records that are gone and had not been read. They may have been for any route,
-        also for one that has no cursor yet."""
+        """The tail continues here, after records that were removed without having been read. They may have been for any
+        route, including one that has no cursor yet."""
         self.jumps += 1
         self.retained = max(self.retained, first)
         self._is_bound = False
-        self._places.clear()
+        self._bounds.clear()
         for uid in {*self.cursors, *routes}:
             cursor = self.cursor(uid)
             if cursor.counts is None:
                 self._open_gap(cursor, first)
 
     def emptied(self, first: int, routes: Iterable[str]) -> None:
-        """Nothing is left of the log before `first`, and nothing comes after it yet. If records are gone that the tail
-        has not read, no other record may tell of it for long."""
+        """The log is empty and begins at `first`. If records were removed that the tail has not read, the next record
+        may not arrive for long, so that is handled now."""
         if (self.tail or 0) < first and first != self._emptied:
             self._emptied = first
             self.jump(first, routes)
@@ -294,15 +293,15 @@ class PartitionCursors:
             self._turns[route] = None
 
     def events_ended(self, end: int) -> None:
-        """`penstock.events` ended there at some time after the tail was where it is."""
+        """`penstock.events` ended there at some time after the tail reached its position."""
         if not self._is_bound:
             self.newest_origin, self._is_bound = max(self.newest_origin, end - 1), True
 
     def removed_before(self, retained: int) -> None:
-        """Retention has removed all records before this offset: routes that stand there read the events."""
+        """Retention has removed all records before this offset: routes at these offsets read the events."""
         self.retained = max(self.retained, retained)
-        while self._places and self._places[0].offset < retained:
-            self._places.popleft()
+        while self._bounds and self._bounds[0].offset < retained:
+            self._bounds.popleft()
         for uid in self._turns:
             cursor = self.cursors[uid]
             if cursor.gap is None and cursor.resume is not None and cursor.resume < retained:
@@ -320,7 +319,9 @@ class PartitionCursors:
             self.changed.discard(cursor)
         self._turns.pop(route, None)
 
-    def take(self, record: Matched, routes: Routes, gone: Iterable[str], has_room: HasRoom) -> Iterator[NewDelivery]:
+    def take(
+        self, record: Matched, routes: Routes, gone: Iterable[str], has_capacity: HasCapacity
+    ) -> Iterator[NewDelivery]:
         """Takes a record at the tail. A route that is not known yet is detached: its snapshot is still to come."""
         if self.tail is None:
             self.begin_again(record.offset)
@@ -329,10 +330,10 @@ class PartitionCursors:
         self.tail = record.offset + 1
         self._last_origin, self._last_at = record.origin, record.at
         self.newest_origin = max(self.newest_origin, record.origin)
-        if record.origin > self._newest_event[0] and headers.FENCE not in record.fields:
+        if record.origin > self._newest_event[0] and records.FENCE not in record.fields:
             self._newest_event = record.origin, record.fields
-        if self._is_bound and self.tail % PLACE_RECORDS == 0:
-            self._places.append(Place(self.tail, self.newest_origin + 1, self.fences.in_force))
+        if self._is_bound and self.tail % RECORDS_PER_BOUND == 0:
+            self._bounds.append(KnownBound(self.tail, self.newest_origin + 1, self.fences.in_force))
         for uid in record.routes:
             if uid in gone:
                 continue
@@ -340,7 +341,7 @@ class PartitionCursors:
             if not cursor.attached:
                 cursor.pass_by(record.origin)
                 continue
-            start = self._give(cursor, record, routes.get(uid), has_room)
+            start = self._give(cursor, record, routes.get(uid), has_capacity)
             if start is Taken.FULL:
                 cursor.detach(record.offset, record.origin, self.fences.in_force, record.at)
                 self._turns[uid] = None
@@ -349,22 +350,22 @@ class PartitionCursors:
 
     @staticmethod
     def _give(
-        cursor: Cursor, record: Matched, route: Route | None, has_room: HasRoom, matched: int | None = None
+        cursor: Cursor, record: Matched, route: Route | None, has_capacity: HasCapacity, matched: int | None = None
     ) -> NewDelivery | Taken:
-        free = route is not None and not route.paused and has_room(cursor)
+        free = route is not None and not route.paused and has_capacity(cursor)
         key = record.ordering_key() if free and route is not None and route.ordering == "key" else 0
         offset = record.offset if matched is None else matched
-        taken = cursor.take(record.origin, offset, record.at, key, room=free)
+        taken = cursor.take(record.origin, offset, record.at, key, free=free)
         return NewDelivery(cursor, taken, record) if isinstance(taken, Outstanding) else taken
 
-    def next_chunk(self, routes: Routes, has_room_for_chunk: HasRoom) -> int | None:
-        """Where the catch-up reader reads next: at the position of the detached route whose turn it is."""
+    def next_chunk(self, routes: Routes, has_capacity_for_chunk: HasCapacity) -> int | None:
+        """The offset to read next: the position of the detached route whose turn it is; None where there is none."""
         for uid in list(self._turns) if self.tail is not None else ():
             cursor = self.cursors[uid]
             route = routes.get(uid)
             if cursor.gap is not None or route is None or route.paused or cursor.resume is None:
                 continue
-            if not has_room_for_chunk(cursor):
+            if not has_capacity_for_chunk(cursor):
                 continue
             if self.tail is None or cursor.resume >= self.tail:
                 self._attach(cursor)
@@ -380,16 +381,17 @@ class PartitionCursors:
         records: Sequence[Matched],
         routes: Routes,
         *,
-        has_room: HasRoom,
-        has_room_for_chunk: HasRoom,
+        has_capacity: HasCapacity,
+        has_capacity_for_chunk: HasCapacity,
     ) -> Iterator[NewDelivery]:
-        """Serves the records from `begin` up to `end` (exclusive) to every detached route that stands among them."""
+        """Serves the records from `begin` up to `end` (exclusive) to every detached route with a position among
+        them."""
         end = min(end, self.tail or 0)
         served: dict[str, Cursor] = {}
         for uid in self._turns:
             cursor, route = self.cursors[uid], routes.get(uid)
             within = cursor.gap is None and cursor.resume is not None and begin <= cursor.resume < end
-            if within and route is not None and not route.paused and has_room_for_chunk(cursor):
+            if within and route is not None and not route.paused and has_capacity_for_chunk(cursor):
                 served[uid] = cursor
         newest = max((cursor.fence for cursor in served.values()), default=0)
         for record in records:
@@ -403,7 +405,7 @@ class PartitionCursors:
                 behind = served.get(uid)
                 if behind is None or behind.resume is None or behind.resume > record.offset:
                     continue
-                start = self._give(behind, record, routes.get(uid), has_room)
+                start = self._give(behind, record, routes.get(uid), has_capacity)
                 if start is Taken.FULL:
                     behind.proceed(record.offset)
                     behind.wait(record.origin, record.at)
@@ -423,20 +425,22 @@ class PartitionCursors:
         self._turns.pop(cursor.route, None)
 
     def touch_miscounted(self) -> None:
-        """Now and then: detached routes that are further behind than is written."""
+        """To be called now and then: notes detached routes whose stored lag is out of date."""
         for uid in self._turns:
             self.cursors[uid].touch_if_miscounted()
 
     @property
     def detached(self) -> bool:
-        """Whether any route is behind the tail on its own."""
+        """Whether any route is detached."""
         return bool(self._turns)
 
-    # --- what is gone from the log -------------------------------------------------------------------------------
+    # --- removed records -----------------------------------------------------------------------------------------
 
-    def next_gap(self, routes: Routes, has_room_for_chunk: HasRoom) -> tuple[int, int | None] | None:
-        """From where on events are read for the route whose turn it is, and the bound at the tail, where it is known.
-        None where no route reads events: those that are past the bound of a place go on there."""
+    def next_gap(self, routes: Routes, has_capacity_for_chunk: HasCapacity) -> tuple[int, int | None] | None:
+        """The first event to read for the route whose turn it is, and the bound at the tail, where that is known.
+
+        None where no route reads events: those that are past a known bound continue at its offset.
+        """
         for uid in list(self._turns):
             cursor, route = self.cursors[uid], routes.get(uid)
             if cursor.gap is None or route is None or route.paused:
@@ -444,7 +448,7 @@ class PartitionCursors:
             if route.replay is not None:  # its record could not be read when the gap was opened
                 self._attach(cursor)
                 continue
-            if not has_room_for_chunk(cursor):
+            if not has_capacity_for_chunk(cursor):
                 continue
             cursor.look_past(self._start(route))
             if self._leave_gap(cursor):
@@ -457,17 +461,17 @@ class PartitionCursors:
         return route.start[self.partition] if self.partition < len(route.start) else 0
 
     def _leave_gap(self, cursor: Cursor) -> bool:
-        """Whether the route has looked at enough events to go on with matched ones."""
+        """Whether the route has read enough events to continue with matched ones."""
         if cursor.gap is None or not self._is_bound:
             return False
         if cursor.gap > self.newest_origin:
             self._attach(cursor)
             return True
-        number = bisect_right(self._places, cursor.gap, key=lambda place: place.bound)
+        number = bisect_right(self._bounds, cursor.gap, key=lambda known: known.bound)
         if not number:
             return False
-        place = self._places[number - 1]
-        cursor.close_gap(place.offset, place.fence)
+        known = self._bounds[number - 1]
+        cursor.close_gap(known.offset, known.fence)
         return True
 
     def in_gap(self) -> list[str]:
@@ -475,25 +479,25 @@ class PartitionCursors:
         return [uid for uid in self._turns if self.cursors[uid].gap is not None]
 
     def lose(self, begin: int, first: int, routes: Routes) -> list[LostOrigins]:
-        """No event from `begin` up to `first` (exclusive) is kept anywhere: routes that stand there go on behind it."""
+        """No event from `begin` up to `first` (exclusive) is retained anywhere: routes at these origins skip them."""
         return [
             lost
-            for cursor, route in self._standing(begin, first, routes)
+            for cursor, route in self._reading_events(begin, first, routes)
             if (lost := self._lose(cursor, route, first)) is not None
         ]
 
-    def go_on(self, begin: int, end: int, edge: Edge, routes: Routes) -> list[LostOrigins]:
-        """No event from `begin` up to `end` (exclusive) is kept, but the log reaches further back: routes that stand
-        there read it from its edge on. Returns what they lose by that."""
+    def continue_at_edge(self, begin: int, end: int, edge: Edge, routes: Routes) -> list[LostOrigins]:
+        """No event from `begin` up to `end` (exclusive) is retained, but the log reaches further back: routes at these
+        origins read it from its edge on. Returns what they lose."""
         lost = []
         fence = newest_before(edge.offset, () if self.fences.newest is None else (self.fences.newest,))
-        for cursor, route in self._standing(begin, end, routes):
+        for cursor, route in self._reading_events(begin, end, routes):
             if (gone := self._lose(cursor, route, edge.whole_from)) is not None:
                 lost.append(gone)
             cursor.close_gap(edge.offset, max(fence, cursor.fence))
         return lost
 
-    def _standing(self, begin: int, end: int, routes: Routes) -> list[tuple[Cursor, Route]]:
+    def _reading_events(self, begin: int, end: int, routes: Routes) -> list[tuple[Cursor, Route]]:
         found = [(self.cursors[uid], routes[uid]) for uid in self._turns if uid in routes]
         return [(cursor, route) for cursor, route in found if cursor.gap is not None and begin <= cursor.gap < end]
 
@@ -510,16 +514,17 @@ class PartitionCursors:
         routes: Routes,
         *,
         matcher: Matcher,
-        has_room: HasRoom,
-        has_room_for_chunk: HasRoom,
+        has_capacity: HasCapacity,
+        has_capacity_for_chunk: HasCapacity,
     ) -> Iterator[NewDelivery]:
-        """Gives the events from `begin` up to `end` (exclusive) to every route that reads events and stands there.
+        """Gives the events from `begin` up to `end` (exclusive) to every route that reads events at these origins.
 
-        One that has just begun to, so that the matcher does not know it yet, has its turn later."""
+        A route that has just begun to, so that the matcher does not include it yet, has its turn later.
+        """
         served: dict[str, tuple[Cursor, Route]] = {}
         for uid in self._turns:
             cursor, route = self.cursors[uid], routes.get(uid)
-            if cursor.gap is None or route is None or route.paused or not has_room_for_chunk(cursor):
+            if cursor.gap is None or route is None or route.paused or not has_capacity_for_chunk(cursor):
                 continue
             cursor.look_past(self._start(route))
             if begin <= cursor.gap < end and uid in matcher:
@@ -531,7 +536,7 @@ class PartitionCursors:
                 cursor, route = served[uid]
                 if cursor.gap is None or event.origin < cursor.gap:
                     continue
-                given = self._give(cursor, event, route, has_room, NOT_MATCHED)
+                given = self._give(cursor, event, route, has_capacity, NOT_MATCHED)
                 if given is Taken.FULL:
                     cursor.look_past(event.origin)
                     cursor.wait(event.origin, event.at)
@@ -546,7 +551,8 @@ class PartitionCursors:
 
 
 def _pass_fence(cursors: Iterable[Cursor], record: Matched) -> int:
-    """Those that stand at or before the record come past it: it may be a fence. Returns its generation; 0 for none."""
+    """Notes the record, if it is a fence, in cursors at or before it. Returns its generation; 0 if it is not a
+    fence."""
     if fence := fence_of(record):
         for cursor in cursors:
             if cursor.resume is not None and cursor.resume <= record.offset:
@@ -555,7 +561,7 @@ def _pass_fence(cursors: Iterable[Cursor], record: Matched) -> int:
 
 
 def _is_shut_out(cursors: Iterable[Cursor], record: Matched) -> bool:
-    """Whether a fence stands before the record that one of them has passed: then it stands there for all of them."""
+    """Whether one of the cursors has passed a fence before the record: then it counts for all of them."""
     return any(
         cursor.resume is not None and cursor.resume <= record.offset and is_below(cursor.fence, record)
         for cursor in cursors

@@ -1,6 +1,6 @@
-"""What a delivery takes along into its next stage: the reply to be sent, or the story of its failure.
+"""What a delivery takes along into its next stage: the reply to be sent, or the description of its failure.
 
-Kept in `penstock.cursors` beside the cursor, under its own key, so that a restart goes on in the same stage and
+Stored in `penstock.cursors` beside the cursor, under its own key, so that a restart resumes in the same stage and
 cursors stay small.
 """
 
@@ -14,7 +14,7 @@ OVERHEAD_BYTES = 512
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a delivery was given up, kept until the dead letter sink has it."""
+    """Why a delivery failed, kept until the dead letter sink has the event."""
 
     dest: str
     """URL that failed: the subscriber's, or the reply's."""
@@ -26,23 +26,23 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class StagePayload(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Exactly one of both is there."""
+    """A reply or a failure, exactly one of them."""
 
     attributes: dict[str, str] | None = None
     """Attributes of the reply."""
     data: bytes | None = None
     passed: list[tuple[str, str]] = []
-    """HTTP headers that go along with the reply."""
+    """HTTP headers that are sent with the reply."""
     failure: Failure | None = None
 
     @property
     def reply(self) -> CloudEvent:
-        """The event that the subscriber answered with."""
+        """The event in the subscriber's response."""
         return CloudEvent(self.attributes or {}, self.data)
 
     @property
     def size(self) -> int:
-        """Bytes in memory, roughly."""
+        """Approximate bytes in memory."""
         attributes = sum(len(name) + len(value) for name, value in (self.attributes or {}).items())
         return OVERHEAD_BYTES + attributes + len(self.data or b"")
 
@@ -50,16 +50,16 @@ class StagePayload(msgspec.Struct, frozen=True, omit_defaults=True):
 _DECODER = msgspec.msgpack.Decoder(StagePayload)
 
 
-def reply(event: CloudEvent, passed: list[tuple[str, str]]) -> StagePayload:
-    """What goes into the reply stage."""
+def reply_payload(event: CloudEvent, passed: list[tuple[str, str]]) -> StagePayload:
+    """The payload of the reply stage."""
     return StagePayload(attributes=dict(event.attributes), data=event.data, passed=passed)
 
 
-def encode(payload: StagePayload) -> bytes:
+def encode_payload(payload: StagePayload) -> bytes:
     """The value in the topic."""
     return msgspec.msgpack.encode(payload)
 
 
-def decode(value: bytes) -> StagePayload:
-    """What was written."""
+def decode_payload(value: bytes) -> StagePayload:
+    """The payload of a value in the topic. Raises msgspec's errors."""
     return _DECODER.decode(value)

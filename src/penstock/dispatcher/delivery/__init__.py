@@ -1,1 +1,1 @@
-"""One delivery: its request, what the answer means, what follows, and what is told of it."""
+"""One delivery: its request, the meaning of the response, the next step, and what is reported."""

@@ -12,7 +12,7 @@ from penstock.contract.routes import Delivery
 from penstock.runtime.rate_limit import pause_after
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
-"""No wait that a policy leads to is longer: a month, longer than any retention by default."""
+"""Upper limit of every wait: a month, longer than any retention by default."""
 
 
 def backoff(policy: Delivery, retry: int) -> float:
@@ -20,7 +20,7 @@ def backoff(policy: Delivery, retry: int) -> float:
     if policy.backoff_policy is None or not policy.backoff_delay:
         return 0.0
     longest = min(policy.backoff_max or LONGEST_SECONDS, LONGEST_SECONDS)
-    # The first product must not overflow: infinity times 0 is no number.
+    # The first product must not overflow: infinity times 0 is NaN.
     delay = min(policy.backoff_delay, longest)
     if policy.backoff_policy == "linear":
         return min(delay * retry, longest)
@@ -41,12 +41,12 @@ def retry_after(header: str | None, now: float) -> float | None:
 
 
 def longest_wait(policy: Delivery, retry: int) -> float:
-    """The most that there can be to wait before the retry with this index, whatever an answer asked for."""
+    """The longest wait possible before the retry with this index, whatever a response asks for."""
     return max(backoff(policy, retry), policy.retry_after_max or 0.0)
 
 
 def wait_before(policy: Delivery, retry: int, status: int | None, header: str | None, now: float) -> float:
-    """Seconds to wait before the retry with this index, given the answer it follows."""
+    """Seconds to wait before the retry with this index, by the response before it."""
     wait = backoff(policy, retry)
     if status in (429, 503) and policy.retry_after_max:
         asked = retry_after(header, now)

@@ -1,7 +1,7 @@
-"""What a delivery shows of whom it comes from: a token of the ServiceAccount of its Trigger or Subscription, where the
-address has an audience; signatures and a client certificate, where the route names Secrets for them.
+"""The credentials of a delivery: a token of the ServiceAccount of its Trigger or Subscription, where the address has an
+audience; signatures and a client certificate, where the route names Secrets for them.
 
-Never in a log or a topic.
+They are never written to a log or a topic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.matched_record import Matched
-from penstock.dispatcher.secrets import KeptSecrets, message_id, signature_lines
+from penstock.dispatcher.secrets import SecretCache, message_id, signature_lines
 from penstock.resources.secrets import SigningKeys
 from penstock.web.tls_clients import ClientCertificate
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NeverSent(Exception):  # the attempt fails: waiting would not help
-    """The address has an audience that no token is ever sent for."""
+    """No token is ever issued for the audience of the address."""
 
 
 class DeliveryCredentials:
@@ -34,10 +34,10 @@ class DeliveryCredentials:
     def __init__(
         self,
         tokens: Callable[[], AccountTokens],
-        secrets: KeptSecrets,
+        secrets: SecretCache,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """Told how tokens are had: nothing is set up for that before the first one is needed."""
+        """`tokens` is called when the first token is needed."""
         self._make, self._secrets, self._wall_clock = tokens, secrets, wall_clock
         self._tokens: AccountTokens | None = None
 
@@ -52,7 +52,7 @@ class DeliveryCredentials:
         body: bytes,
     ) -> bytes:
         """The header lines for a delivery of the route to this address. Raises NeverSent or Withheld."""
-        # The keys are taken before anything is waited for: the route has sent nothing without them so far.
+        # The keys are taken before the first await: they are cached here, as the route does not send without them.
         keys = None if route.signing is None else self._keys(route)
         lines = b""
         if route.account and endpoint.audience:
@@ -63,16 +63,16 @@ class DeliveryCredentials:
         return lines
 
     def certificate(self, route: Route) -> ClientCertificate:
-        """What is shown to subscribers over TLS that ask for it. Raises Withheld."""
+        """The client certificate for subscribers that request one. Raises Withheld."""
         found = self._secrets.certificate(route)
         if found is None:
-            raise Withheld("the Secret with the client certificate is not here", FailureCause.SECRET_UNAVAILABLE)
+            raise Withheld("the Secret with the client certificate is not available", FailureCause.SECRET_UNAVAILABLE)
         return found
 
     def _keys(self, route: Route) -> SigningKeys:
         keys = self._secrets.signing(route)
         if keys is None:
-            raise Withheld("the Secret to sign it with is not here", FailureCause.SECRET_UNAVAILABLE)
+            raise Withheld("the Secret with the signing keys is not available", FailureCause.SECRET_UNAVAILABLE)
         return keys
 
     async def _token_line(self, route: Route, audience: str) -> bytes:
@@ -90,8 +90,8 @@ class DeliveryCredentials:
                 raise NeverSent(str(problem)) from problem
             raise Withheld(str(problem), FailureCause.TOKEN_UNAVAILABLE) from problem
 
-    def refused(self, route: Route, audience: str | None) -> None:
-        """The receiver did not take the token: it may be of a ServiceAccount that has been made anew since."""
+    def token_refused(self, route: Route, audience: str | None) -> None:
+        """The receiver refused the token: its ServiceAccount may have been recreated since."""
         from penstock.oidc.tokens import WantedToken
 
         if self._tokens is not None and audience and route.account:

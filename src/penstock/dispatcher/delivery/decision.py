@@ -12,7 +12,7 @@ matched --> attempt --2xx, no event--------------------------> Done
                                                             (same retry policy) otherwise: Dropped
 ```
 
-A Trigger's reply is no stage of its own: storing it in the Broker belongs to the attempt, and fails with it.
+A Trigger's reply is not a stage of its own: storing it in the Broker belongs to the attempt, and fails with it.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ class Verdict(msgspec.Struct, frozen=True):
     status: int | None = None
     retry_after: str | None = None
     replied: bool = False
-    """Whether the answer carries an event that has still to be sent to the Subscription's reply."""
+    """Whether the response carries an event that still has to be sent to the Subscription's reply destination."""
     reason: str = ""
-    """Why it failed, for people."""
+    """Why it failed, as a sentence."""
     cause: FailureCause = FailureCause.DELIVERY_FAILED
-    """The same for programs, where no answer came."""
+    """The same for programs, where there was no response."""
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Once more in the same stage, not before `at`."""
+    """Again in the same stage, not before `at`."""
 
     at: float
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """On to the reply's own stage."""
+    """Continue with the reply stage."""
 
 
 class ToDeadLetter(msgspec.Struct, frozen=True):
-    """On to the dead letter sink."""
+    """Continue with the dead letter sink."""
 
     reason: str
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """Given up: nowhere left to send it."""
+    """Failed, and there is no dead letter sink left to send it to."""
 
     reason: str
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Finished well."""
+    """Delivered."""
 
 
 Step = Retry | Reply | ToDeadLetter | Dropped | Done
@@ -84,7 +84,7 @@ def destination(route: Route, stage: Stage) -> Endpoint | None:
 
 
 def expects_reply(route: Route, stage: Stage) -> bool:
-    """Whether an event in the answer means something: only a subscriber's does."""
+    """Whether an event in the response is a reply: only in that of a subscriber."""
     return stage is Stage.SUBSCRIBER and route.subscriber is not None
 
 
@@ -95,10 +95,10 @@ def next_step(route: Route, stage: Stage, attempts: int, verdict: Verdict, now: 
     policy = route.delivery
     if verdict.outcome is Outcome.RETRYABLE and attempts <= policy.retry:
         return Retry(now + wait_before(policy, attempts - 1, verdict.status, verdict.retry_after, now))
-    return give_up(policy, stage, verdict.reason)
+    return dead_letter_or_drop(policy, stage, verdict.reason)
 
 
-def give_up(policy: Delivery, stage: Stage, reason: str) -> Step:
+def dead_letter_or_drop(policy: Delivery, stage: Stage, reason: str) -> Step:
     """The dead letter sink where there is one and it has not itself failed."""
     if stage is not Stage.DEAD_LETTER and policy.dead_letter is not None:
         return ToDeadLetter(reason)

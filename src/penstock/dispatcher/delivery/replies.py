@@ -18,11 +18,11 @@ STORE_SECONDS = 30.0
 CLOSE_SECONDS = 1.0
 
 Stored = Callable[[str, CloudEvent], None]
-"""Hears of the target and the reply that is now in it."""
+"""Called with the target and the reply that was stored in it."""
 
 
 class ReplyNotStored(RuntimeError):
-    """The reply is not, or not surely, in the Broker."""
+    """The reply is not stored in the Broker, or may not be."""
 
 
 class ReplyWriter:
@@ -61,7 +61,7 @@ class ReplyWriter:
         self._stored(target, event)
 
     async def close(self) -> None:
-        """Waits a moment for what is under way."""
+        """Waits briefly for replies that are being stored."""
         await self._writer.close(CLOSE_SECONDS)
 
 
@@ -75,5 +75,5 @@ def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
 
 
 def _not_stored(error: Exception) -> ReplyNotStored:
-    reason = "too much is waiting already" if isinstance(error, NoRoom) else str(error)
+    reason = "too many events are waiting to be stored" if isinstance(error, NoRoom) else str(error)
     return ReplyNotStored(f"the reply could not be stored in the Broker: {reason}")

@@ -1,7 +1,11 @@
-"""What is sent: headers and body of one attempt.
+"""The request of one attempt: headers and body.
 
-Subscribers are told that a reply is welcome (`Prefer: reply`); replies, dead letter sinks and the reply of a
-Subscription without subscriber are not. Every attempt is a new span in the trace of the event.
+Only subscribers get `Prefer: reply`; replies, dead letter sinks and the reply of a Subscription without subscriber do
+not. Every attempt is a new span in the trace of the event.
+
+A dead letter says what went wrong in Knative's own attributes (`knativeerrordest`, `knativeerrorcode`,
+`knativeerrordata`) and in those of the delivery design (`deadlettersubscriberuri`, `deadletterreason`,
+`deadletterretry`).
 """
 
 from __future__ import annotations
@@ -22,30 +26,26 @@ from penstock.events.attributes import TTL
 from penstock.events.event import CloudEvent
 from penstock.observability.trace import TRACEPARENT, TRACESTATE
 
-# The attributes that tell a dead letter's receiver what went wrong. Knative's own (`knativeerrordest`,
-# `knativeerrorcode`, `knativeerrordata`) and those of the delivery design (`deadlettersubscriberuri`,
-# `deadletterreason`, `deadletterretry`).
-
 ERROR_DATA_LIMIT = 1024
 """Characters of `knativeerrordata`, counted after encoding."""
 
 _RAW_LIMIT = ERROR_DATA_LIMIT // 4 * 3
-NO_ANSWER = 500
-"""`knativeerrorcode` where no answer came."""
+NO_RESPONSE = 500
+"""`knativeerrorcode` where there was no response."""
 
 
 def error_data(body: bytes) -> str:
-    """`knativeerrordata` of an answer's body: base64, cut to 1024 characters. Empty for an empty body."""
+    """`knativeerrordata` of a response's body: base64, cut to 1024 characters. Empty for an empty body."""
     return base64.b64encode(body[:_RAW_LIMIT]).decode()
 
 
-def no_answer_data(reason: str) -> str:
-    """`knativeerrordata` where no answer came: what the attempt ended with."""
+def no_response_data(reason: str) -> str:
+    """`knativeerrordata` where there was no response: the error of the attempt."""
     return error_data(f"dispatch error: {reason}".encode())
 
 
 def dead_letter(event: CloudEvent, failure: Failure) -> CloudEvent:
-    """The original event with the story of its failure."""
+    """The original event with attributes that describe its failure."""
     return event.with_attributes(
         knativeerrordest=failure.dest,
         knativeerrorcode=str(failure.code),
@@ -60,7 +60,7 @@ HttpHeaders = list[tuple[str, str]]
 
 PASSED_NAME = "x-request-id"
 PASSED_PREFIXES = ("knative-", "x-b3-")
-"""Headers of an answer that travel along with the reply in it; everything else stays behind."""
+"""Headers of a response that are sent with the reply in it; all others are dropped."""
 
 _VISIBLE = re.compile(r"[\t\x20-\x7e]*")
 
@@ -70,7 +70,7 @@ def request(
 ) -> tuple[bytes, bytes]:
     """Header lines and body of an attempt. Raises ValueError where the event cannot be sent.
 
-    What most attempts send, the event as it was stored, is made once for all routes.
+    What most attempts send, the event as it was stored, is rendered once for all routes.
     """
     tracestate = record.header(records.TRACE_STATE)
     if stage is not Stage.SUBSCRIBER or route.delivery.format == "json" or holds_event(record.fields):
@@ -95,7 +95,7 @@ def content(stage: Stage, record: Matched, payload: StagePayload | None) -> tupl
     event = record.event
     if stage is Stage.DEAD_LETTER and payload is not None and payload.failure is not None:
         event = dead_letter(event, payload.failure)
-    return event, passed_along(record.fields)
+    return event, stored_headers(record.fields)
 
 
 def compose(
@@ -116,8 +116,8 @@ def compose(
     return composed, body
 
 
-def passed_along(fields: Fields) -> HttpHeaders:
-    """The HTTP headers that were stored with the event to go with it."""
+def stored_headers(fields: Fields) -> HttpHeaders:
+    """The HTTP headers that were stored with the event, to be sent with it."""
     prefix = records.PASSED
     return [
         (name[len(prefix) :], stored.decode("utf-8", "surrogateescape"))
@@ -127,10 +127,10 @@ def passed_along(fields: Fields) -> HttpHeaders:
 
 
 def passes(name: str) -> bool:
-    """Whether a header of an answer goes along with the reply in it. `Retry-After` spoke to us alone."""
+    """Whether a header of a response is sent with the reply in it. `Retry-After` is for the dispatcher only."""
     return name == PASSED_NAME or name.startswith(PASSED_PREFIXES)
 
 
-def passed_from_answer(answer: Iterable[tuple[str, str]]) -> HttpHeaders:
-    """The headers of an answer that go along with the reply in it."""
-    return [(name, value) for name, value in answer if passes(name) and _VISIBLE.fullmatch(value)]
+def passed_from_response(response: Iterable[tuple[str, str]]) -> HttpHeaders:
+    """The headers of a response that are sent with the reply in it."""
+    return [(name, value) for name, value in response if passes(name) and _VISIBLE.fullmatch(value)]

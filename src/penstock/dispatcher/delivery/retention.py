@@ -1,9 +1,8 @@
 """Which events retention is about to remove, from Kafka and from the history. Pure.
 
-Kafka removes the oldest events when they are too old, or when what came after them is too much. The first is known by
-Kafka's own times; for the second, how much there will be is reckoned from how fast events come now. What the history
-keeps for longer is safe, and so is nothing else: events that are still unwritten when Kafka is about to remove them are
-a sign that the writer cannot keep up.
+Kafka removes the oldest events by age, or by the size of the partition. Age is known from Kafka's own timestamps; the
+future size is estimated from the present rate of events. Only what the history keeps for longer is safe: events that
+it does not have when Kafka is about to remove them are a sign that its writer cannot keep up.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from penstock.dispatcher.matched_record import Matched
 from penstock.history.reader.table_events import Stretch
 
 SOON_SECONDS = 3600.0
-"""How long before the removal a route is warned; half of the time that events are kept where that is less."""
+"""How long before the removal a warning is given; half of the retention time if that is less."""
 RATE_SECONDS = 600.0
-"""Over which the present rate is measured."""
+"""Period over which the present rate is measured."""
 RECORD_OVERHEAD, HEADER_OVERHEAD = 70, 4
 """Bytes that Kafka adds to a record, and to each of its headers, at most."""
 USUAL_BYTES = 1200.0
-"""Of an event on disk, where none has been seen."""
+"""Assumed size of an event on disk where none has been seen."""
 
 
 class RetentionLimits(NamedTuple):
-    """What Kafka keeps of a partition; infinite where there is no limit."""
+    """The limits of retention of a partition; infinite where there is none."""
 
     seconds: float
     bytes: float
 
     @property
     def soon_seconds(self) -> float:
-        """How long before its removal an event is removed soon."""
+        """How long before its removal an event counts as removed soon."""
         return min(SOON_SECONDS, self.seconds / 2)
 
 
@@ -45,7 +44,7 @@ def limits_of(config: Mapping[str, str]) -> RetentionLimits:
 
 
 def bytes_of(events: Sequence[Matched]) -> float:
-    """How much room an event like these takes on average."""
+    """The average size of such events on disk."""
     if not events:
         return USUAL_BYTES
     total = sum(
@@ -57,7 +56,7 @@ def bytes_of(events: Sequence[Matched]) -> float:
 
 
 class EventRate:
-    """How fast events come to a partition, by where it ended at several moments."""
+    """The rate of events of a partition, from where it ended at several times."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -74,22 +73,22 @@ class EventRate:
 def horizon(first: int, end: int, aged: int, limits: RetentionLimits, *, rate: float, size: float) -> int:
     """Of events from `first` up to `end`, those before this one are removed from Kafka soon: of age, those before
     `aged`, or because so many more of this size come at this rate."""
-    room = limits.bytes / size
-    coming = min(rate * SOON_SECONDS, room / 2)
-    crowded = end - math.floor(room - coming) if math.isfinite(room) else first
-    return max(first, min(end, max(aged, crowded)))
+    capacity = limits.bytes / size
+    expected = min(rate * SOON_SECONDS, capacity / 2)
+    by_size = end - math.floor(capacity - expected) if math.isfinite(capacity) else first
+    return max(first, min(end, max(aged, by_size)))
 
 
 class Forecast(NamedTuple):
-    """What is removed soon of one partition."""
+    """Which events of one partition are removed soon."""
 
     horizon: int
     """Events before this one are gone from Kafka by then."""
     lasting: tuple[Stretch, ...] = ()
-    """What the history has, and still has by then, in order."""
+    """The events that the history still has by then, in order."""
 
     def is_near(self, waiting: int) -> bool:
-        """Whether a route that waits with this event will lose any: not all from there on are kept elsewhere."""
+        """Whether a route that waits with this event will lose any: not all from there on are in the history."""
         for stretch in self.lasting:
             if stretch.first <= waiting < stretch.end:
                 waiting = stretch.end

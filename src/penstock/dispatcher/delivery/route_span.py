@@ -11,7 +11,6 @@ from penstock.dispatcher.matched_record import Matched
 from penstock.events.attributes import ARRIVAL_TIME
 from penstock.events.event import MalformedEvent
 from penstock.observability import trace
-from penstock.observability import trace as span_attributes
 from penstock.runtime.times import nanoseconds_of
 
 
@@ -25,7 +24,7 @@ def record_route_span(tracer: trace.Tracer, record: Matched, target: Target | No
     except MalformedEvent:
         return
     end = record.at * 1_000_000
-    place = span_attributes.destination(target.kind, target.namespace, target.name)
+    place = trace.destination(target.kind, target.namespace, target.name)
     tracer.record(
         tracer.begin(parent),
         parent=parent,
@@ -34,7 +33,7 @@ def record_route_span(tracer: trace.Tracer, record: Matched, target: Target | No
         start_ns=min(_arrival_ns(event.attributes.get(ARRIVAL_TIME), end), end),
         end_ns=end,
         attributes={
-            **span_attributes.messaging(event, place, "route", "kafka"),
+            **trace.messaging(event, place, "route", "kafka"),
             "penstock.routes": len(record.routes),
         },
     )

@@ -1,4 +1,4 @@
-"""Where a request goes: a URL taken apart once into what a connection and a request line need."""
+"""A URL as a connection and a request line need it, parsed once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Origin(NamedTuple):
-    """Whom a connection is with; requests to the same origin share connections."""
+    """The server of a connection, and how it is reached; requests to the same origin share connections."""
 
     host: str
     port: int
@@ -22,9 +22,9 @@ class Origin(NamedTuple):
     """The name that the certificate must carry; None without TLS."""
     ca_certs: str | None
     zone: str = ""
-    """Whose rules say where a connection may lead: one namespace must not use what only another may make."""
+    """The namespace whose rules apply: one namespace must not use a connection that only another may make."""
     certificate: ClientCertificate | None = None
-    """What is shown to who asks who we are: one route must not use what was made in the name of another."""
+    """The client certificate: one route must not use a connection made with that of another."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -42,12 +42,12 @@ class HttpAddress(NamedTuple):
 def address(
     url: str, named: str | None, ca_certs: str | None, zone: str = "", certificate: ClientCertificate | None = None
 ) -> HttpAddress:
-    """The address behind a URL that is asked for by its own name or another. Raises ValueError where it is none."""
+    """The address of a URL, requested by its own host name or by `named`. Raises ValueError where it is invalid."""
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS:
         raise ValueError(f"its scheme is {parts.scheme!r}, not http or https")
     if not parts.hostname:
-        raise ValueError("it names no host")
+        raise ValueError("it has no host")
     host = _ascii(parts.hostname)
     tls_name = None
     if parts.scheme == "https":
@@ -64,7 +64,7 @@ def address(
     if parts.username is not None:
         lines.append(f"authorization: Basic {_credentials(parts)}")
     if any(not line.isascii() or not line.isprintable() for line in lines):
-        raise ValueError("it has characters that no address has")
+        raise ValueError("it has characters that are invalid in a URL")
     return HttpAddress(origin, "".join(f"{line}\r\n" for line in lines).encode())
 
 

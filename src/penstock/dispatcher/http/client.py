@@ -1,7 +1,7 @@
-"""HTTP to subscribers: pooled connections, no redirects, and never more of an answer in memory than it is worth.
+"""HTTP to subscribers: pooled connections, no redirects, and a limit on how much of a response is read.
 
-A name of the snapshot is connected to at its address while the request keeps the name as its Host; over TLS the
-certificate is checked against the name, not the address.
+For a name that is in the snapshot, the connection is made to its address while the request keeps the name as its Host;
+over TLS the certificate is checked against the name, not the address.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from penstock.destinations import Destinations
 from penstock.dispatcher.http.address import HttpAddress, Origin, address
 from penstock.dispatcher.http.connection import (
     IGNORED_BODY_BYTES,
-    ClosedUnanswered,
+    ClosedWithoutResponse,
     NoConnection,
-    ResetUnanswered,
+    ResetWithoutResponse,
     SubscriberConnection,
     SubscriberResponse,
 )
 from penstock.dispatcher.http.pool import Pool
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.web.tls_clients import ClientCertificate
 
 
 class Unsendable(ValueError):
-    """The request can not be made, now or ever: the address or a header is invalid."""
+    """The request cannot be sent, now or later: the address or a header is invalid."""
 
 
 class SubscriberClient:
     """The HTTP side of a task."""
 
-    def __init__(self, max_event_bytes: int, destinations: Destinations, owner: Owner) -> None:
+    def __init__(self, max_event_bytes: int, destinations: Destinations, scope: TaskScope) -> None:
         self._names = NameTable()
         self._left_to_dns: dict[str, Location] = {}
-        """Addresses that the present names do not know, which is most of them: looked up once."""
+        """URLs whose hosts are not in the current names, which is most of them: checked once."""
         # A structured event may carry its data in base64, and some attributes.
-        self._pool = Pool(max_event_bytes * 4 // 3 + IGNORED_BODY_BYTES, destinations, owner)
+        self._pool = Pool(max_event_bytes * 4 // 3 + IGNORED_BODY_BYTES, destinations, scope)
         self._zone = destinations.zone
         self._loop = asyncio.get_running_loop()
 
     def trust(self, certificates: str) -> None:
-        """Believes every destination by these authorities too, from now on."""
+        """Trusts these certificate authorities for every destination from now on."""
         self._pool.trusted = certificates
 
     async def post(
@@ -61,10 +61,10 @@ class SubscriberClient:
     ) -> SubscriberResponse:
         """Sends one request with these header lines for a route of the namespace.
 
-        Raises NoAnswer, Unsendable, or Withheld where it could not be sent for a reason that is not the subscriber's.
+        Raises NoResponse, Unsendable, or Withheld where it could not be sent for a reason that is not the subscriber's.
 
-        Within its time it is sent again, on a new connection, where no byte of an answer came and the subscriber closed
-        a connection that it had kept, or reset a new one: that once only.
+        Within its deadline the request is sent again on a new connection if there was not a byte of a response and the
+        subscriber had closed a kept connection, or reset a new one; the latter only once.
         """
         origin, opening = self._address(endpoint, names, self._zone(namespace), certificate)
         head = b"%b%bcontent-length: %d\r\n\r\n" % (opening, lines, len(body))
@@ -75,10 +75,10 @@ class SubscriberClient:
             if connection is None:
                 connection = await self._connect(origin, endpoint, names, deadline)
             try:
-                return await connection.ask(head, body, deadline, seconds, reply_counts)
-            except ClosedUnanswered as problem:
+                return await connection.send(head, body, deadline, seconds, reply_counts)
+            except ClosedWithoutResponse as problem:
                 if not is_kept:
-                    if not (may_reset and isinstance(problem, ResetUnanswered)):
+                    if not (may_reset and isinstance(problem, ResetWithoutResponse)):
                         raise
                     may_reset = False
             except asyncio.CancelledError:
@@ -92,9 +92,10 @@ class SubscriberClient:
         try:
             return await self._pool.connect(origin, deadline - self._loop.time())
         except NoConnection:
-            # A Pod that ends may refuse connections before the snapshot says so: others of its Service take them.
-            for place in names.every_location(endpoint.url):
-                other = address(place.url, place.host, origin.ca_certs, origin.zone, origin.certificate).origin
+            # A terminating Pod may refuse connections before the snapshot shows that: try the other Pods of its
+            # Service.
+            for location in names.every_location(endpoint.url):
+                other = address(location.url, location.host, origin.ca_certs, origin.zone, origin.certificate).origin
                 if other != origin:
                     with contextlib.suppress(NoConnection):
                         return await self._pool.connect(other, deadline - self._loop.time())
@@ -109,9 +110,9 @@ class SubscriberClient:
         except NothingThere as error:
             raise NoConnection(str(error), FailureCause.NO_READY_ADDRESS) from error
         except ValueError as error:
-            # What is wrong may quote the password.
+            # The error may quote the password.
             why = f": {error}" if endpoint.shown == endpoint.url else ""
-            raise Unsendable(f"{endpoint.shown} is no valid address{why}") from error
+            raise Unsendable(f"{endpoint.shown} is not a valid address{why}") from error
 
     def _locate(self, url: str, names: NameTable) -> Location:
         if names is not self._names:

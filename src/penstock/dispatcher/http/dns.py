@@ -1,9 +1,9 @@
-"""DNS for names that the snapshot does not know: each asked once at a time, in threads of its own.
+"""DNS for names that are not in the snapshot: one look-up per name at a time, in threads of its own.
 
-A look-up in progress cannot be stopped, and those of a zone whose servers do not answer take half a minute each. So
-that names which hang keep no others waiting, look-ups that take long are counted apart: they leave their place to the
-next one, in another thread. A name that hung before has no more than a few places, and its deliveries do not wait for
-it: they are held, and have their turn again when it may be known.
+A look-up in progress cannot be cancelled, and those of a zone whose servers do not respond take half a minute each. So
+that names that hang do not delay others, look-ups that take long are counted separately: the next one starts in another
+thread. Names that hung before share a few threads, and their deliveries do not wait for the look-up: they are withheld,
+and retried when the name may be known.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from penstock.contract.attempts import FailureCause
 from penstock.dispatcher.http.outcome import Withheld
 
 LOOKUPS = 64
-"""Names that may be asked for at the same time, those that take long not counted."""
+"""Look-ups that may run at the same time, not counting those that take long."""
 SLOW_LOOKUPS = 8
-"""The same for names that did not answer the last time."""
+"""The same for names whose last look-up hung."""
 THREADS = 256
 """Look-ups of both kinds together."""
 SLOW_SECONDS = 1.0
-"""After so long a look-up takes long."""
+"""Time after which a look-up counts as slow."""
 CACHE_SECONDS = 10.0
-"""For so long what was found is used again."""
+"""How long addresses are cached."""
 REMEMBERED = 4096
-"""Names whose addresses, or whose silence, are remembered."""
+"""Names whose addresses are cached, and names that are remembered as hanging."""
 
 NOT_FOUND = frozenset(
     getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY") if hasattr(socket, name)
 )
-"""The answers of DNS that there is no such name, or no address behind it. All other failures are those of DNS."""
+"""Errors that say that the name does not exist or has no address. All others are failures of DNS itself."""
 INVALID = ".invalid"
 """No name below it exists (RFC 6761), whether or not a DNS server can be asked."""
 
@@ -46,16 +46,16 @@ _T = TypeVar("_T")
 @dataclass(slots=True, eq=False)
 class _Lookup:
     host: str
-    answer: asyncio.Future[list[str]]
+    result: asyncio.Future[list[str]]
     is_slow: bool
-    """Whether it has a place among the slow ones: the name hung before, or it has taken long already."""
+    """Whether it counts as slow: the name hung before, or it has taken long already."""
 
 
 class Resolver:
     """Finds the addresses behind names."""
 
     def __init__(self, look_up: Callable[[str], list[str]] | None = None) -> None:
-        self._look_up = look_up or ask_system
+        self._look_up = look_up or system_lookup
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="names")
         self._asked: dict[str, _Lookup] = {}
@@ -64,8 +64,8 @@ class Resolver:
         self._running = self._running_slow = 0
         self._found: dict[str, tuple[float, list[str]]] = {}
         """Addresses, and until when they are used."""
-        self._silent: dict[str, None] = {}
-        """Names that hang, or did the last time."""
+        self._hanging: dict[str, None] = {}
+        """Names whose look-up hangs, or did the last time."""
 
     async def addresses(self, host: str) -> list[str]:
         """The addresses of a host, in the order in which to try them.
@@ -77,24 +77,24 @@ class Resolver:
         found = self._found.get(host)
         if found is not None and self._loop.time() < found[0]:
             return found[1]
-        hung_before = host in self._silent
+        hung_before = host in self._hanging
         lookup = self._asked.get(host) or self._ask(host, hung_before)
         if hung_before:
-            raise Withheld(f"DNS does not answer for {host}", FailureCause.DNS_UNAVAILABLE)
+            raise Withheld(f"DNS does not respond for {host}", FailureCause.DNS_UNAVAILABLE)
         try:
-            return await asyncio.shield(lookup.answer)
+            return await asyncio.shield(lookup.result)
         except OSError as error:
             if isinstance(error, socket.gaierror) and error.errno in NOT_FOUND:
                 raise
-            reason = f"the address of {host} cannot be found out: {error}"
+            reason = f"the address of {host} cannot be looked up: {error}"
             raise Withheld(reason, FailureCause.DNS_UNAVAILABLE) from error
 
     def forget(self, host: str) -> None:
-        """Nothing answers at the addresses that were found: they may be others by now."""
+        """Drops cached addresses that are unreachable: they may have changed."""
         self._found.pop(host, None)
 
     def close(self) -> None:
-        """Asks nothing more."""
+        """Starts no more look-ups."""
         self._waiting.clear()
         self._waiting_slow.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -119,7 +119,7 @@ class Resolver:
         asked.add_done_callback(lambda done: self._answered(lookup, done, timer))
 
     def _takes_long(self, lookup: _Lookup) -> None:
-        _remember(self._silent, lookup.host, None)
+        _remember(self._hanging, lookup.host, None)
         if not lookup.is_slow:
             lookup.is_slow = True
             self._running_slow += 1
@@ -131,18 +131,18 @@ class Resolver:
         self._running -= 1
         self._running_slow -= lookup.is_slow
         if asked.cancelled():
-            lookup.answer.cancel()
+            lookup.result.cancel()
             return
         problem = asked.exception()
         if problem is None:
             _remember(self._found, lookup.host, (self._loop.time() + CACHE_SECONDS, asked.result()))
-            self._silent.pop(lookup.host, None)
-            lookup.answer.set_result(asked.result())
+            self._hanging.pop(lookup.host, None)
+            lookup.result.set_result(asked.result())
         else:
             if isinstance(problem, socket.gaierror) and problem.errno in NOT_FOUND:
-                self._silent.pop(lookup.host, None)
-            lookup.answer.set_exception(problem)
-            lookup.answer.exception()  # those who asked may be gone by now
+                self._hanging.pop(lookup.host, None)
+            lookup.result.set_exception(problem)
+            lookup.result.exception()  # retrieved here, because all waiters may be gone
         self._begin_next()
 
 
@@ -153,12 +153,12 @@ def _remember(table: dict[str, _T], host: str, value: _T) -> None:
         del table[next(iter(table))]
 
 
-def ask_system(host: str) -> list[str]:
-    """What the system says; blocks."""
+def system_lookup(host: str) -> list[str]:
+    """The addresses by the system's resolver; blocks."""
     if host.rstrip(".").endswith(INVALID):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(place[4][0]) for place in found))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def _is_address(host: str) -> bool:

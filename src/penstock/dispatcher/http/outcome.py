@@ -1,8 +1,8 @@
 """What a response means: delivered, to be retried, or failed for good.
 
 Success is 200 to 299. Network errors, 404, 408, 409, 429 and 5xx are retried; everything else, redirects included, is
-final. A successful response that claims to be an event but is malformed counts as a failure that is retried. Where
-something is missing on this side, nothing is sent and no attempt is counted: that is `Withheld`.
+final. A successful response that is a malformed event counts as a failure that is retried. If something is missing on
+this side, nothing is sent and no attempt is counted: that is `Withheld`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RETRYABLE = frozenset({404, 408, 409, 429})
 
 
 class Outcome(enum.Enum):
-    """What one attempt came to."""
+    """The outcome of one attempt."""
 
     DELIVERED = "delivered"
     RETRYABLE = "retryable"
@@ -23,7 +23,7 @@ class Outcome(enum.Enum):
 
 
 class Withheld(Exception):  # not a failure of the subscriber
-    """Something that is not the subscriber's is missing: a token, a Secret, DNS. The request waits until it is there.
+    """Something on this side is missing: a token, a Secret, DNS. The request waits until it is available.
 
     `cause` is what the status of the route shows.
     """
@@ -34,7 +34,7 @@ class Withheld(Exception):  # not a failure of the subscriber
 
 
 def classify(status: int | None) -> Outcome:
-    """The outcome of an attempt by its status; None is an attempt without an answer."""
+    """The outcome of an attempt by its status; None is an attempt without a response."""
     if status is None:
         return Outcome.RETRYABLE
     if 200 <= status <= 299:
@@ -45,5 +45,5 @@ def classify(status: int | None) -> Outcome:
 
 
 def may_carry_reply(status: int) -> bool:
-    """Whether an event in the body of this answer is a reply: 202 says that none is to be expected."""
+    """Whether an event in the body of a response with this status is a reply; with 202 it is not."""
     return 200 <= status <= 299 and status != 202

@@ -1,4 +1,8 @@
-"""Connections kept for the next request to the same origin. How many there are is bounded by the requests under way."""
+"""Connections kept for the next request to the same origin. Their number is bounded by the requests in flight.
+
+Where the last connection failed, only one delivery at a time tries to connect, for itself and for all that wait: an
+unreachable subscriber would otherwise cost a refused connection for every event.
+"""
 
 from __future__ import annotations
 
@@ -13,48 +17,45 @@ from collections.abc import Awaitable, Callable
 from penstock.contract.attempts import FailureCause
 from penstock.destinations import Destinations
 from penstock.dispatcher.http.address import Origin
-from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection, cause_of
+from penstock.dispatcher.http.connection import NoConnection, NoResponse, SubscriberConnection, cause_of
 from penstock.dispatcher.http.dns import Resolver
 from penstock.dispatcher.http.outcome import Withheld
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.web.tls_clients import tls_to
 
-# Connecting where the last attempt failed: one delivery tries, for itself and for all that come meanwhile. A
-# subscriber that is down would otherwise cost a refused connection for every event that is for it.
-
 REMEMBERED = 4096
-"""Deserted origins that are remembered; beyond that the oldest is looked at afresh by everybody."""
+"""Unreachable origins that are remembered; beyond that the oldest is dropped."""
 
 
 class SingleFlight:
-    """Makes connections, each for the one who asks; a failure is told to all who wait."""
+    """Makes connections; to an unreachable origin one at a time, whose failure is raised in all that wait."""
 
     def __init__(self, connect: Callable[[Origin, float], Awaitable[SubscriberConnection]]) -> None:
         self._connect = connect
         self._loop = asyncio.get_running_loop()
-        self._deserted: dict[Origin, None] = {}
-        self._looks: dict[Origin, asyncio.Future[NoConnection | Withheld | None]] = {}
-        """What those who look will tell: why there is no connection, or nothing if they did not find out."""
+        self._unreachable: dict[Origin, None] = {}
+        self._probes: dict[Origin, asyncio.Future[NoConnection | Withheld | None]] = {}
+        """The results of attempts to connect: the failure, or None if there was none or it is not known."""
 
     async def connect(self, origin: Origin, seconds: float) -> SubscriberConnection:
-        """A new connection. Raises what the given one raises, NoConnection and Withheld also where another tried."""
-        if origin not in self._deserted:
+        """A new connection. Raises what the given function raises, or what another delivery's attempt raised."""
+        if origin not in self._unreachable:
             return await self._try(origin, seconds)
         deadline = self._loop.time() + seconds
-        while (look := self._looks.get(origin)) is not None:
+        while (probe := self._probes.get(origin)) is not None:
             try:
                 async with asyncio.timeout_at(deadline):
-                    failure = await asyncio.shield(look)
+                    failure = await asyncio.shield(probe)
             except TimeoutError as error:
                 reason = f"no connection to {origin} within {seconds:g} s"
-                raise NoAnswer(reason, FailureCause.CONNECTION_TIMEOUT) from error
+                raise NoResponse(reason, FailureCause.CONNECTION_TIMEOUT) from error
             if failure is not None:
                 raise type(failure)(str(failure), failure.cause)
-        connect = self._look if origin in self._deserted else self._try
+        connect = self._probe if origin in self._unreachable else self._try
         return await connect(origin, max(0.0, deadline - self._loop.time()))
 
-    async def _look(self, origin: Origin, seconds: float) -> SubscriberConnection:
-        look = self._looks[origin] = self._loop.create_future()
+    async def _probe(self, origin: Origin, seconds: float) -> SubscriberConnection:
+        probe = self._probes[origin] = self._loop.create_future()
         failure: NoConnection | Withheld | None = None
         try:
             return await self._try(origin, seconds)
@@ -62,41 +63,41 @@ class SingleFlight:
             failure = problem
             raise
         finally:
-            del self._looks[origin]
-            look.set_result(failure)
+            del self._probes[origin]
+            probe.set_result(failure)
 
     async def _try(self, origin: Origin, seconds: float) -> SubscriberConnection:
         try:
             connection = await self._connect(origin, seconds)
         except NoConnection:
-            self._deserted[origin] = None
-            if len(self._deserted) > REMEMBERED:
-                del self._deserted[next(iter(self._deserted))]
+            self._unreachable[origin] = None
+            if len(self._unreachable) > REMEMBERED:
+                del self._unreachable[next(iter(self._unreachable))]
             raise
-        self._deserted.pop(origin, None)
+        self._unreachable.pop(origin, None)
         return connection
 
 
 IDLE_SECONDS = 1.5
 """Connections unused for this long are closed here, before the servers in common use (2 to 5 seconds) close them: a
-request that crosses such a close would fail for nothing."""
+request that crosses such a close would fail without need."""
 SWEEP_SECONDS = 0.5
 MAX_AGE_SECONDS = 60.0
-"""No connection is used for longer, however busy it is: what DNS says of its name, the Pods of a Service and the trust
-bundles may be others by now. Each ends up to a quarter of that sooner, so that not all are made anew at once."""
+"""Maximum age of a connection, however busy it is: the DNS records of its name, the Pods of a Service and the trust
+bundles may have changed. Each is closed up to a quarter of that earlier, so that not all are replaced at once."""
 CONNECT_SECONDS = 10.0
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""What the system says where this process or machine has no file or memory for another connection."""
+"""Errors of the system when this process or machine has no file or memory for another connection."""
 
 
 class Pool:
     """All connections of a task."""
 
-    def __init__(self, event_limit: int, destinations: Destinations, owner: Owner) -> None:
-        self._event_limit, self._destinations, self._owner = event_limit, destinations, owner
+    def __init__(self, event_limit: int, destinations: Destinations, scope: TaskScope) -> None:
+        self._event_limit, self._destinations, self._scope = event_limit, destinations, scope
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Origin, deque[SubscriberConnection]] = {}
-        """Of each origin the one used last is used first, so that those not needed grow old."""
+        """Of each origin the connection used last is used first, so that those not needed time out."""
         self.trusted = ""
         """Certificates of the trust bundles, for connections from now on."""
         self._sweeping: asyncio.TimerHandle | None = None
@@ -104,7 +105,7 @@ class Pool:
         self._single_flight = SingleFlight(self._open)
 
     def idle(self, origin: Origin) -> SubscriberConnection | None:
-        """A connection that waits for a request."""
+        """An idle connection."""
         waiting = self._idle.get(origin)
         while waiting:
             connection = waiting.pop()
@@ -115,7 +116,7 @@ class Pool:
         return None
 
     async def connect(self, origin: Origin, seconds: float) -> SubscriberConnection:
-        """A new connection. Raises NoAnswer, or Withheld where none could be tried."""
+        """A new connection. Raises NoResponse, or Withheld where none could be tried."""
         return await self._single_flight.connect(origin, min(seconds, CONNECT_SECONDS))
 
     async def _open(self, origin: Origin, seconds: float) -> SubscriberConnection:
@@ -131,7 +132,7 @@ class Pool:
             raise NoConnection(f"no connection to {origin}: {error}", FailureCause.NAME_NOT_FOUND) from error
         addresses = self._allowed(origin, addresses)
         for position, address in enumerate(addresses):
-            # Each gets its share of the time that is left: the first may be unreachable from here.
+            # Each gets its share of the remaining time: the first may be unreachable from here.
             now = self._loop.time()
             share = max(0.0, deadline - now) / (len(addresses) - position)
             try:
@@ -145,8 +146,7 @@ class Pool:
                     raise Withheld(reason, FailureCause.OUT_OF_RESOURCES) from error
                 problem = error
         self._resolver.forget(origin.host)
-        unsure = isinstance(problem, TimeoutError)
-        kind = NoAnswer if unsure else NoConnection
+        kind = NoResponse if isinstance(problem, TimeoutError) else NoConnection
         raise kind(f"no connection to {origin}: {problem}", cause_of(problem)) from problem
 
     def _tls_to(self, origin: Origin) -> ssl.SSLContext:
@@ -156,7 +156,7 @@ class Pool:
             raise Withheld(f"no connection to {origin}: {error}", FailureCause.CACERTS_UNREADABLE) from error
 
     def _allowed(self, origin: Origin, addresses: list[str]) -> list[str]:
-        """Those of the addresses that events may go to. Raises NoConnection where it is none of them."""
+        """The addresses that events may be delivered to. Raises NoConnection where there is none."""
         refusals = {address: self._destinations.refusal(origin.zone, address) for address in addresses}
         allowed = [address for address, refusal in refusals.items() if refusal is None]
         if not allowed:
@@ -200,10 +200,10 @@ class Pool:
             self._sweep_later()
 
     def _sweep_later(self) -> None:
-        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._owner.call, self._sweep)
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._scope.call, self._sweep)
 
     def close(self) -> None:
-        """Closes what is idle. Requests under way are their owners' to cancel."""
+        """Closes idle connections. Requests in flight are cancelled by their own tasks."""
         self._resolver.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -214,9 +214,8 @@ class Pool:
 
 
 def _is_exhausted(error: OSError, address: str) -> bool:
-    """Whether this side has nothing left to connect with."""
+    """Whether this side has no resources left for a connection."""
     if error.errno == errno.EADDRNOTAVAIL:
-        return (
-            ":" not in address
-        )  # all ports are in use; without IPv6 here the system says the same of every such address
+        # All ports are in use. Without IPv6 the system reports the same error for every IPv6 address.
+        return ":" not in address
     return error.errno in EXHAUSTED

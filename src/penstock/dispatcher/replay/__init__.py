@@ -1,1 +1,1 @@
-"""Replays: routes with an end, for events that came long ago. They read `penstock.events` themselves."""
+"""Replays: routes with an end, for past events. They read `penstock.events` themselves."""

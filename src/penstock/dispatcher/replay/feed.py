@@ -1,4 +1,4 @@
-"""The events that a Replay looks at in one partition, a piece at a time, in the order in which they came."""
+"""The events that a Replay reads in one partition, in order and chunk by chunk; and the rate at which it delivers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Protocol
 from penstock.dispatcher.matched_record import Matched
 from penstock.kafka.random_reader import Chunk, NotReadNow
 
-AGAIN_SECONDS = 1.0
-"""After which a partition is asked again that did not answer."""
+RETRY_SECONDS = 1.0
+"""Pause before a partition that did not respond is read again."""
 
 
 class StoredEvents(Protocol):
-    """Random access to the events that are kept."""
+    """Random access to the events that are retained."""
 
     async def chunk(self, partition: int, begin: int, end: int) -> Chunk[Matched]:
-        """The events from `begin` to `end`, exclusive. It begins later, perhaps beyond `end`, where the first of them
-        are not kept any more, and may end earlier. Raises HistoryProblem where that cannot be known."""
+        """The events from `begin` to `end`, exclusive. The chunk begins later, perhaps beyond `end`, if the first of
+        them were removed, and may end earlier. Raises HistoryProblem where that is unknown."""
 
     async def record(self, partition: int, offset: int) -> Matched | None:
-        """One event; None where it is no longer kept. Raises HistoryProblem where that cannot be known."""
+        """One event; None where it was removed. Raises HistoryProblem where that is unknown."""
 
 
 class Feed:
@@ -41,7 +41,7 @@ class Feed:
     ) -> None:
         self._events, self._partition, self._at_once, self._only = events, partition, at_once, only
         self.waiting: deque[Matched] = deque()
-        """What was read and not looked at yet."""
+        """What was read and not handled yet."""
         self.read_to, self.end = min(position, end), end
         """Everything before `read_to` was read."""
         self._missing = 0
@@ -49,19 +49,19 @@ class Feed:
 
     @property
     def exhausted(self) -> bool:
-        """Whether everything has been looked at."""
+        """Whether everything has been handled."""
         return not self.waiting and self.read_to >= self.end
 
     def take_missing(self) -> int:
-        """How many offsets were found to be gone since this was asked last."""
+        """How many offsets were found to be removed since the last call."""
         missing, self._missing = self._missing, 0
         return missing
 
     async def read(self, seconds: float) -> bool:
-        """Reads the next piece. False where that takes longer: it goes on, and the next call waits for the same one."""
+        """Reads the next chunk. False where that takes longer: reading continues, and the next call waits for it."""
         if self._reading is None:
             self._reading = asyncio.create_task(
-                self._read_chunk() if self._only is None else self._read_some(self._only)
+                self._read_chunk() if self._only is None else self._read_offsets(self._only)
             )
         await asyncio.wait([self._reading], timeout=seconds)
         if not self._reading.done():
@@ -82,7 +82,7 @@ class Feed:
         self.waiting.extend(record for record in chunk.records if record.offset < self.end)
         self.read_to = min(self.end, max(chunk.begin, chunk.end))
 
-    async def _read_some(self, only: Sequence[int]) -> None:
+    async def _read_offsets(self, only: Sequence[int]) -> None:
         first = bisect_left(only, self.read_to)
         wanted = [offset for offset in only[first : first + self._at_once] if offset < self.end]
         found = await asyncio.gather(*map(self._record, wanted))
@@ -96,25 +96,23 @@ class Feed:
             try:
                 return await self._events.record(self._partition, offset)
             except NotReadNow:
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
 
-
-# How many events a Replay may begin with by now: a bucket that fills at its rate. Pure: the time is given in.
 
 BURST_SECONDS = 0.25
-"""What may gather while a Replay waits for room. Little: whoever names a rate wants no more at once either."""
+"""Seconds of the rate that may accumulate while a Replay waits for capacity: a rate should not allow bursts."""
 
 
 class ReplayPace:
-    """The pace of one Replay in one task."""
+    """The rate limit of one Replay in one task. Pure: time is passed in."""
 
     def __init__(self, rate: float | None, now: float) -> None:
-        """`rate` are events a second; None: no limit."""
+        """`rate`: events per second; None: no limit."""
         self._rate, self._at = rate, now
         self._saved = 1.0
 
     def may(self, now: float) -> bool:
-        """Whether another event may begin."""
+        """Whether another delivery may begin."""
         if self._rate is None:
             return True
         most = max(1.0, self._rate * BURST_SECONDS)
@@ -128,5 +126,5 @@ class ReplayPace:
 
 
 def share(rate: float | None, partitions: int, of: int) -> float | None:
-    """The part of a rate that is for a task with so many partitions of all."""
+    """The part of a rate for a task that has so many of all partitions."""
     return None if rate is None else rate * partitions / max(1, of)

@@ -1,8 +1,8 @@
-"""Runs the Replays of a task: each is fed only as fast as it is delivered, and beside everything else.
+"""Runs the Replays of a task: each is fed only as fast as it is delivered, beside all other deliveries.
 
-A Replay is a route with a cursor of its own in every partition. The cursor says how far it has looked, what of that is
-still being delivered, and how it went; so a task that takes over goes on from there, and repeats at most what any other
-route would repeat. Nothing of it goes through `penstock.matched`, where it would push live events out.
+A Replay is a route with a cursor of its own in every partition. The cursor holds how far it has read, which deliveries
+are outstanding, and their counts; so a task that takes over resumes there, and repeats at most what any other route
+would repeat. Replays do not write to `penstock.matched`, where they would displace live events.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from penstock.observability.logs import describe
 
 log = structlog.get_logger()
 
-LOOKED_AT_ONCE = 64
-"""Events that are looked at in one go, which is well below a millisecond: live events have their turn in between."""
-ROOM = 128
-"""Deliveries that a Replay may have under way in a partition: enough to keep a subscriber busy, and no crowd."""
+EVENTS_AT_ONCE = 64
+"""Events that are handled in one go, well below a millisecond: live events have their turn in between."""
+MAX_OUTSTANDING = 128
+"""Deliveries that a Replay may have outstanding in a partition: enough to keep a subscriber busy."""
 LOOK_SECONDS = 0.02
-"""How often a Replay that waits looks whether it may go on."""
+"""How often a Replay that waits checks whether it may continue."""
 REPORT_SECONDS = 1.0
 REPEAT_SECONDS = 5.0
-"""What was told is told again after this time: a report may have been lost."""
+"""Unchanged progress is reported again after this time: a report may have been lost."""
 
-GivenUp = Callable[[int, Replay], Awaitable[Sequence[int]]]
-"""The offsets of the events in a partition that the route gave up which the Replay names."""
+FindFailed = Callable[[int, Replay], Awaitable[Sequence[int]]]
+"""The offsets of the events in a partition that the route named by the Replay dropped or dead-lettered."""
 
 
 class ReplayDeliveries(Protocol):
@@ -45,16 +45,16 @@ class ReplayDeliveries(Protocol):
 
     partitions: dict[int, PartitionCursors]
     awaited: set[int]
-    """Those among them whose cursors are not here yet."""
+    """Those among them whose cursors are not restored yet."""
 
     def replays(self) -> list[Route]:
-        """The Replays that there are now."""
+        """The current Replays."""
 
-    def has_room(self, cursor: Cursor) -> bool:
+    def has_capacity(self, cursor: Cursor) -> bool:
         """Whether a route can take one more delivery."""
 
     def begin(self, new: NewDelivery) -> None:
-        """A delivery that a cursor has taken waits for its turn from now on."""
+        """Schedules a delivery that a cursor has taken."""
 
     def pump(self) -> None:
         """Starts whatever may start."""
@@ -67,25 +67,25 @@ class Replays:
         self,
         deliveries: ReplayDeliveries,
         events: StoredEvents,
-        given_up: GivenUp,
+        find_failed: FindFailed,
         reporter: Reporter,
         *,
         at_once: int,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._deliveries, self._events, self._given_up = deliveries, events, given_up
+        self._deliveries, self._events, self._find_failed = deliveries, events, find_failed
         self._reporter, self._at_once, self._wall_clock = reporter, at_once, wall_clock
         self._loop = asyncio.get_running_loop()
         self._running: set[str] = set()
         self._feeds: dict[tuple[str, int], Feed] = {}
         self._selections: dict[str, ReplaySelection] = {}
         self._paces: dict[str, ReplayPace] = {}
-        self._told: dict[tuple[str, int], tuple[float, ReplayProgress]] = {}
+        self._reported: dict[tuple[str, int], tuple[float, ReplayProgress]] = {}
         self._failed: dict[str, str] = {}
-        """Replays that ended by an exception, and by which."""
+        """Replays that ended by an exception, with its text."""
 
     async def run(self) -> None:
-        """Feeds the Replays that there are, each at its own pace; never returns."""
+        """Feeds all Replays, each at its own rate; never returns."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
@@ -100,14 +100,14 @@ class Replays:
                 feed.close()
 
     async def _run(self, uid: str) -> None:
-        """Feeds one Replay until it is gone. One that is finished, or has failed, stays until the control plane has
-        taken note."""
+        """Feeds one Replay until it is deleted. One that is finished, or has failed, remains until the control plane
+        has recorded that."""
         try:
             await self._feed_all(uid)
-        except Exception as error:
-            log.exception("a Replay has failed and does not go on; others do", route=uid)
+        except Exception as error:  # a defect that one Replay triggers must not end the task
+            log.exception("a Replay has failed; other Replays continue", route=uid)
             self._failed[uid] = describe(error)
-        while self._find(uid) is not None:  # noqa: ASYNC110  # snapshots come to the dispatcher, which is asked
+        while self._find(uid) is not None:  # noqa: ASYNC110  # there is no event for a new snapshot here
             await asyncio.sleep(LOOK_SECONDS)
         self._forget(uid)
 
@@ -118,7 +118,7 @@ class Replays:
                 began = time.perf_counter()
                 if partition not in self._deliveries.awaited and await self._serve(route, partition):
                     moved = True
-                    # Rests for as long as it worked, so that it never takes more than half of what there is.
+                    # Pauses for as long as it worked, so that it never takes more than half of the time.
                     await asyncio.sleep(min(LOOK_SECONDS, time.perf_counter() - began))
             if not moved:
                 await asyncio.sleep(LOOK_SECONDS)
@@ -133,18 +133,19 @@ class Replays:
             return False
         cursor = self._cursor(route, partition)
         feed = await self._feed(route, replay, partition, cursor)
-        if not self._is_in_force(route):  # it changed meanwhile, or went
+        if not self._is_in_force(route):  # it was changed or deleted meanwhile
             return False
         if not feed.waiting and feed.read_to < feed.end:
-            if not self._has_room(cursor):
+            if not self._has_capacity(cursor):
                 return False
-            # A partition that does not answer must not keep the others waiting.
+            # A partition that does not respond must not delay the others.
             if not await feed.read(LOOK_SECONDS) or not self._is_in_force(route):
                 return False
         return self._take(route, replay, cursor, feed)
 
     def _take(self, route: Route, replay: Replay, cursor: Cursor, feed: Feed) -> bool:
-        """Looks at what was read, as far as there is room. Nothing is awaited: what the cursor says stays true."""
+        """Handles what was read, as far as there is capacity. Nothing is awaited, so the cursor cannot change
+        meanwhile."""
         selection, pace, counts = self._selection(route, replay), self._pace(route, replay), cursor.counts
         if counts is None:
             return False
@@ -152,10 +153,10 @@ class Replays:
             counts.missing += missing
             cursor.pass_over(feed.waiting[0].origin if feed.waiting else feed.read_to)
         moved = bool(missing)
-        for _ in range(min(len(feed.waiting), LOOKED_AT_ONCE)):
+        for _ in range(min(len(feed.waiting), EVENTS_AT_ONCE)):
             record = feed.waiting[0]
             if selection.wants(record):
-                if not replay.dry_run and not (self._has_room(cursor) and pace.may(self._loop.time())):
+                if not replay.dry_run and not (self._has_capacity(cursor) and pace.may(self._loop.time())):
                     break
                 counts.counted += 1
                 if not replay.dry_run:
@@ -174,12 +175,12 @@ class Replays:
     def _begin(self, route: Route, cursor: Cursor, record: Matched) -> None:
         replayed = as_replayed(record, route)
         key = replayed.ordering_key() if route.ordering == "key" else 0
-        taken = cursor.take(record.origin, record.offset, int(self._wall_clock() * 1000), key, room=True)
+        taken = cursor.take(record.origin, record.offset, int(self._wall_clock() * 1000), key, free=True)
         if isinstance(taken, Outstanding):
             self._deliveries.begin(NewDelivery(cursor, taken, replayed))
 
-    def _has_room(self, cursor: Cursor) -> bool:
-        return len(cursor.outstanding) < ROOM and self._deliveries.has_room(cursor)
+    def _has_capacity(self, cursor: Cursor) -> bool:
+        return len(cursor.outstanding) < MAX_OUTSTANDING and self._deliveries.has_capacity(cursor)
 
     def _is_in_force(self, route: Route) -> bool:
         return self._find(route.uid) is route
@@ -193,7 +194,7 @@ class Replays:
     async def _feed(self, route: Route, replay: Replay, partition: int, cursor: Cursor) -> Feed:
         feed = self._feeds.get((route.uid, partition))
         if feed is None:
-            only = None if replay.given_up_by is None else await self._given_up(partition, replay)
+            only = None if replay.given_up_by is None else await self._find_failed(partition, replay)
             begin = route.start[partition] if partition < len(route.start) else 0
             position, end = max(cursor.next, begin), replay.end[partition]
             feed = Feed(self._events, partition, position, end, at_once=self._at_once, only=only)
@@ -221,7 +222,7 @@ class Replays:
         for partition in self._deliveries.partitions:
             if (feed := self._feeds.pop((uid, partition), None)) is not None:
                 feed.close()
-            self._told.pop((uid, partition), None)
+            self._reported.pop((uid, partition), None)
 
     # --- progress ------------------------------------------------------------------------------------------------
 
@@ -231,20 +232,20 @@ class Replays:
             for partition, cursors in self._deliveries.partitions.items():
                 cursor, feed = cursors.cursors.get(route.uid), self._feeds.get((route.uid, partition))
                 if problem := self._failed.get(route.uid):
-                    self._tell(failed_progress(route.uid, partition, cursor, problem), now)
+                    self._send(failed_progress(route.uid, partition, cursor, problem), now)
                 elif cursor is not None and cursor.counts is not None and feed is not None:
-                    self._tell(progress_of(cursor, cursor.counts, feed, partition), now)
+                    self._send(progress_of(cursor, cursor.counts, feed, partition), now)
 
-    def _tell(self, progress: ReplayProgress, now: float) -> None:
-        place = (progress.route, progress.partition)
-        told = self._told.get(place)
-        if told is None or told[1] != progress or now - told[0] >= REPEAT_SECONDS:
-            self._told[place] = (now, progress)
+    def _send(self, progress: ReplayProgress, now: float) -> None:
+        ident = (progress.route, progress.partition)
+        last = self._reported.get(ident)
+        if last is None or last[1] != progress or now - last[0] >= REPEAT_SECONDS:
+            self._reported[ident] = (now, progress)
             self._reporter.replayed(progress)
 
 
 def failed_progress(route: str, partition: int, cursor: Cursor | None, problem: str) -> ReplayProgress:
-    """How far a Replay had got that does not go on."""
+    """The progress of a Replay that has failed."""
     counts = (cursor.counts if cursor is not None else None) or Counts()
     position, under_way = (0, 0) if cursor is None else (cursor.next, len(cursor.outstanding))
     return ReplayProgress(
@@ -253,7 +254,7 @@ def failed_progress(route: str, partition: int, cursor: Cursor | None, problem: 
 
 
 def progress_of(cursor: Cursor, counts: Counts, feed: Feed, partition: int) -> ReplayProgress:
-    """How far a Replay has got, by its cursor."""
+    """The progress of a Replay, by its cursor."""
     under_way = len(cursor.outstanding)
     return ReplayProgress(
         cursor.route,

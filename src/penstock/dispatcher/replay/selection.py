@@ -1,4 +1,4 @@
-"""Which events a Replay takes, and a route that reads them again; and what a subscriber sees of them."""
+"""Which events a Replay, or a route that reads events again, selects; and how a subscriber sees them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.contract.attempts import AttemptRecord, decode
 from penstock.contract.records import Unreadable
 from penstock.contract.routes import Replay, Route
 from penstock.dispatcher.matched_record import Matched
-from penstock.events import kafka_binding as kafka
+from penstock.events import kafka_binding
 from penstock.events.attributes import TTL
 from penstock.events.event import MalformedEvent
 from penstock.filters.data.facts import is_fact
@@ -22,23 +22,22 @@ from penstock.filters.predicate import AnyOf, Predicate
 from penstock.kafka.ranges import RangeReader
 from penstock.settings import Settings
 
-REPLAY = kafka.PREFIX + "penstockreplay"
-"""The attribute that tells a subscriber that, and by which Replay, an event comes again."""
+REPLAY = kafka_binding.PREFIX + "penstockreplay"
+"""The attribute with the name of the Replay that an event is from."""
 
 NOTHING: Predicate = AnyOf(())
-"""Of filters that cannot be read: admission refuses them, so they were stored without it."""
+"""In place of an invalid filter: admission refuses those, so it was stored without admission."""
 
 
 class EventMatch:
-    """The events of one target that a filter wants. It means what it means to the router: a test holds both against
-    each other."""
+    """The events of one target that match a filter, with the same result as in the router; a test compares both."""
 
     def __init__(self, target: str, attributes: dict[str, str], filters: list[dict[str, object]]) -> None:
         self._target = target.encode()
         self._predicate = _predicate(attributes, filters)
 
     def wants(self, record: Matched) -> bool:
-        """Whether it is one of them. Markers have no target, and what cannot be read has none either."""
+        """Whether the event matches. Markers and unreadable records have no target."""
         if record.fields.get(records.TARGET) != self._target:
             return False
         try:
@@ -48,8 +47,8 @@ class EventMatch:
 
 
 class RouteSelection:
-    """What a route wants of the events of one partition: of each by the filter that was in force when it came, as far
-    as that is still known."""
+    """The events of one partition that match a route: each by the filter that was in force when it arrived, as far as
+    that is still known."""
 
     def __init__(self, route: Route, partition: int) -> None:
         self.route = route
@@ -63,44 +62,44 @@ class RouteSelection:
 
 
 class EventMatcher:
-    """Which routes want an event of one partition: found by an attribute that most of them ask for, so that each event
-    meets its likely routes only."""
+    """The routes that an event of one partition matches: indexed by an attribute that most of them filter by, so that
+    each event is compared with its likely routes only."""
 
     def __init__(self, partition: int) -> None:
         self._partition = partition
         self._selections: dict[str, RouteSelection] = {}
-        self._filed: dict[str, dict[bytes, dict[str, None]]] = {}
-        """By a header and its value, the routes that want no event without it."""
+        self._indexed: dict[str, dict[bytes, dict[str, None]]] = {}
+        """By a header and its value, the routes that match only events with it."""
         self._others: dict[str, None] = {}
 
     def __contains__(self, route: str) -> bool:
-        """Whether it is asked about this route."""
+        """Whether it includes this route."""
         return route in self._selections
 
     @property
-    def unfiled(self) -> int:
-        """Routes that every event meets."""
+    def unindexed(self) -> int:
+        """Routes that every event is compared with."""
         return len(self._others)
 
     def serve(self, routes: Mapping[str, Route]) -> None:
-        """These routes, and no others, are asked from now on. Where they are the same as before, it costs a look."""
+        """Matches these routes, and no others, from now on. It costs little if they are the same as before."""
         for selection in [one for uid, one in self._selections.items() if routes.get(uid) is not one.route]:
             del self._selections[selection.route.uid]
-            del self._company(selection.route)[selection.route.uid]
+            del self._bucket(selection.route)[selection.route.uid]
         for uid, route in routes.items():
             if uid not in self._selections:
                 self._selections[uid] = RouteSelection(route, self._partition)
-                self._company(route)[uid] = None
+                self._bucket(route)[uid] = None
 
-    def _company(self, route: Route) -> dict[str, None]:
-        """The routes that are found where this one is."""
-        place = None if route.former else _needed(route)
-        return self._others if place is None else self._filed.setdefault(place[0], {}).setdefault(place[1], {})
+    def _bucket(self, route: Route) -> dict[str, None]:
+        """The routes under the same index entry as this one."""
+        header = None if route.former else _required_header(route)
+        return self._others if header is None else self._indexed.setdefault(header[0], {}).setdefault(header[1], {})
 
     def wanting(self, record: Matched) -> Iterator[str]:
-        """The routes that want the event."""
+        """The routes that match the event."""
         likely = [self._others]
-        for header, by_value in self._filed.items():
+        for header, by_value in self._indexed.items():
             value = record.fields.get(header)
             if value is not None and (found := by_value.get(value)):
                 likely.append(found)
@@ -108,7 +107,7 @@ class EventMatcher:
 
 
 class ReplaySelection:
-    """What one Replay takes."""
+    """The events that one Replay selects."""
 
     def __init__(self, route: Route, replay: Replay) -> None:
         self.route = route
@@ -120,7 +119,7 @@ class ReplaySelection:
         self._also = EventMatch(route.target, {}, replay.filters)
 
     def wants(self, record: Matched) -> bool:
-        """Whether it takes the event."""
+        """Whether it selects the event."""
         if self._by_arrival and not self._from_ms <= record.at < self._until_ms:
             return False
         if self._ids and record.identity[0] not in self._ids:
@@ -129,14 +128,15 @@ class ReplaySelection:
 
 
 def as_replayed(record: Matched, route: Route) -> Matched:
-    """The event as a Replay sends it: with the name of the Replay. A sink of the Replay's own sees no TTL.
+    """The event as a Replay sends it: with the name of the Replay, and without TTL if the Replay has its own sink.
 
-    The past that a Trigger or Subscription asked for comes to it for the first time, and so as it was."""
+    Past events that a new Trigger or Subscription asked for are new to it, and so they are sent unchanged.
+    """
     fields = dict(record.fields)
     if route.replay is None or route.replay.past_of is None:
         fields[REPLAY] = route.name.encode()
     if route.subscriber is None:
-        fields.pop(kafka.PREFIX + TTL, None)
+        fields.pop(kafka_binding.PREFIX + TTL, None)
     return Matched(
         record.partition,
         record.offset,
@@ -148,12 +148,12 @@ def as_replayed(record: Matched, route: Route) -> Matched:
     )
 
 
-def _needed(route: Route) -> tuple[str, bytes] | None:
-    """A header, and its value, without which the route wants no event; None where there is no such header."""
+def _required_header(route: Route) -> tuple[str, bytes] | None:
+    """A header, and its value, that all events of the route have; None where there is no such header."""
     atom = exact_atom(_predicate(route.attributes, route.filters))
     if atom is None or is_fact(atom.attribute) or atom.attribute == "datacontenttype":
         return None
-    return kafka.PREFIX + atom.attribute, atom.value.encode()
+    return kafka_binding.PREFIX + atom.attribute, atom.value.encode()
 
 
 def _predicate(attributes: dict[str, str], filters: list[dict[str, object]]) -> Predicate:
@@ -163,31 +163,29 @@ def _predicate(attributes: dict[str, str], filters: list[dict[str, object]]) -> 
         return NOTHING
 
 
-# Which events a route gave up, by the records of its attempts.
-
-GIVEN_UP = ("dropped", "deadletter")
+FAILED_RESULTS = ("dropped", "deadletter")
 """Results after which a subscriber never gets the event: nowhere to send it, or on to the dead letter sink."""
-_IN_JSON = tuple(f'"{result}"'.encode() for result in GIVEN_UP)
+_IN_JSON = tuple(f'"{result}"'.encode() for result in FAILED_RESULTS)
 
 
-def origins_given_up(attempts: Iterable[AttemptRecord], replay: Replay) -> list[int]:
-    """The events that a Replay asks for, each once, in the order in which they came."""
+def failed_origins(attempts: Iterable[AttemptRecord], replay: Replay) -> list[int]:
+    """The events that a Replay selects by failed attempts, each once, in order."""
     return sorted({attempt.origin for attempt in attempts if asks_for(replay, attempt)})
 
 
 def asks_for(replay: Replay, attempt: AttemptRecord) -> bool:
-    """Whether the attempt is one that the route gave up with, in the time and for the reason that are asked for."""
+    """Whether the attempt dropped or dead-lettered an event of the route, in the time and for the reason selected."""
     return (
         attempt.route == replay.given_up_by
-        and attempt.result in GIVEN_UP
+        and attempt.result in FAILED_RESULTS
         and replay.since <= attempt.at
         and (replay.until is None or attempt.at < replay.until)
         and replay.reason.lower() in (attempt.reason or "").lower()
     )
 
 
-def attempts_given_up(settings: Settings, partition: int, ending: threading.Event) -> Iterator[AttemptRecord]:
-    """What was given up in a partition, as far as Kafka has it. Blocks: for a thread. Raises KafkaAway."""
+def failed_attempts(settings: Settings, partition: int, ending: threading.Event) -> Iterator[AttemptRecord]:
+    """The failed attempts in a partition, as far as Kafka has them. Blocks. Raises KafkaAway."""
     reader = RangeReader(settings)
     try:
         kept = reader.retained(topics.ATTEMPTS)[partition]
@@ -200,7 +198,7 @@ def attempts_given_up(settings: Settings, partition: int, ending: threading.Even
 
 
 def attempt_of(value: bytes | None) -> AttemptRecord | None:
-    """The attempt of a record; None where it cannot be read, and where it went well, as nearly all do."""
+    """The attempt of a record if it failed; None for a success or an unreadable record."""
     if value is None or not any(result in value for result in _IN_JSON):
         return None
     try:

@@ -131,7 +131,7 @@ def check_executors(session: SparkSession, settings: Settings, python: str) -> N
 
 def _await_slots(session: SparkSession, settings: Settings) -> int:
     deadline = time.monotonic() + EXECUTOR_SECONDS
-    while not (slots := watchdogs.count(session)):
+    while not (slots := watchdogs.count_slots(session)):
         if time.monotonic() > deadline:
             raise UserError(
                 f"{settings.spark_master} started no executor within {EXECUTOR_SECONDS:g} s.",

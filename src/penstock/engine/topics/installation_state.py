@@ -8,7 +8,7 @@ import time
 from penstock.contract import reports, topics
 from penstock.contract.reports import Ack, Component
 from penstock.contract.routes import Route
-from penstock.dispatcher.cursors.cursor_store import Restored, understand
+from penstock.dispatcher.cursors.cursor_store import Restored, decode_partition
 from penstock.engine.topics.sizing import PartitionProgress
 from penstock.kafka.table import SnapshotFollower, TableFollower
 from penstock.kafka.topic_ends import KafkaAway, TopicEnds
@@ -73,7 +73,7 @@ def _progress_of(settings: Settings, ends: TopicEnds[MatchedRecord], partition: 
     matched = ends.retained(topics.MATCHED, partition + 1)[partition]
     newest = ends.newest(partition)
     written = load_partition(settings, "standing", topics.CURSORS, partition, threading.Event())
-    known = understand({key: stored.value for key, stored in written.items()}, partition, set())
+    known = decode_partition({key: stored.value for key, stored in written.items()}, partition, set())
     return PartitionProgress(
         stored=events.end,
         routed=events.first if newest is None else newest.origin + 1,

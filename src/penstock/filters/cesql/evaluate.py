@@ -1,7 +1,7 @@
 """The reference evaluator of CESQL: a value and the errors met on the way.
 
 An operator or function whose operand met an error gives the zero of its own type and passes the errors on; where only
-a cast of its operands fails it goes on with the cast's value. AND and OR do not look at the right operand when the
+a cast of its operands fails it continues with the cast's value. AND and OR do not look at the right operand when the
 left one decides. Attributes are strings, as most bindings of CloudEvents carry no types.
 """
 

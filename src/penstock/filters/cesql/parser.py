@@ -32,7 +32,7 @@ _CONTINUES = frozenset({"AND", "OR", "XOR"})
 
 
 class ParseError(ValueError):
-    """The text is no CESQL expression. The message says where and why."""
+    """The text is not a CESQL expression. The message says where and why."""
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -122,7 +122,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 
 
 def depth(expression: Expression) -> int:
-    """How many levels the tree has; counted without recursion, since the answer may be that it has too many."""
+    """How many levels the tree has; counted without recursion, because there may be too many."""
     deepest, level = 0, [expression]
     while level:
         deepest += 1

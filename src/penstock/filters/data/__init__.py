@@ -1,4 +1,4 @@
-"""Filters on data: what a filter may ask of an event's JSON data, and how the answer is found.
+"""Filters on data: what a filter may ask of an event's JSON data, and how that is evaluated.
 
 To a predicate, what stands at a path of the data is a few more attributes of the event, its facts. Each has a name that
 no attribute can have: the kind of fact, a colon, the path.

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from penstock.filters.data.facts import JSON_TYPE, NUMBER, READABLE, STRING, parts_of, path_of, variant_path
 
 SESSION = {"spark.sql.variant.allowDuplicateKeys": "true"}
-"""What the session must be set to: of a member that comes twice the last one counts."""
+"""Required settings of the session: the last value of a repeated member counts."""
 
 FACTS = "facts"
 """The column that `with_facts` adds."""

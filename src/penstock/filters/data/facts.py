@@ -10,8 +10,6 @@ from typing import Any
 from penstock.events.event import CloudEvent
 from penstock.filters.predicate import All, AnyOf, Compared, Exact, Not, Predicate, Prefix, Present, Suffix
 
-# The names of facts, and the paths into data that they are made of.
-
 KIND, STRING, NUMBER = "kind:", "string:", "number:"
 
 READABLE = KIND
@@ -138,7 +136,7 @@ def _number(text: str) -> float:
 
 
 def _refuse(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _fact(name: str, data: Any) -> str | None:

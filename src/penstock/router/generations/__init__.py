@@ -1,1 +1,1 @@
-"""Generations of the query: how one follows another without an event lost, and where each goes on."""
+"""Generations of the query: how one follows another without an event lost, and where each starts."""

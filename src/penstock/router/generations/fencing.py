@@ -1,28 +1,28 @@
-"""Which generation routing goes on from, and shutting the others out of `penstock.matched`.
+"""From which generation routing resumes, and shutting the others out of `penstock.matched`.
 
-A task on a machine that hangs, or that the network cut off, is dead to Spark and writes again when it wakes up; so do
-the tasks of a driver that was replaced. Kafka lets anybody write. So it is the readers who must know whose records
-count, and all must find the same. The rules, for each partition of `penstock.matched`:
+A task on a machine that hangs, or that is cut off from the network, is dead to Spark and writes again when it recovers;
+so do the tasks of a driver that was replaced. Kafka does not prevent that. So the readers must know which records
+count, and all of them must agree. The rules, for each partition of `penstock.matched`:
 
 1. A generation of a later router has a higher number, and so has a later one of the same router.
-2. A fence of generation G is put up only after the point of G was noted. From the fence on, no record of a lower number
-   counts for the dispatcher. Points are noted by the router that took over last only: Kafka itself refuses others.
-3. Routing goes on right after the newest record of the generation whose point was noted last; where it wrote none, at
-   its start. A router reads what was noted after it took over, so nobody changes it meanwhile.
-4. A fence above every point shows that points were lost, in a power loss. Routing then goes on right after the newest
+2. A fence of generation G is written only after the point of G was recorded. From the fence on, the dispatcher ignores
+   records of lower numbers. Only the router that took over last can record points: Kafka itself refuses others.
+3. Routing resumes right after the newest record of the generation whose point was recorded last; where it wrote none,
+   at its start. A router reads the points after it took over, so no other router changes them meanwhile.
+4. A fence above every point shows that points were lost, in a power loss. Routing then resumes right after the newest
    record of the fence's generation, and the next number is above everything in `penstock.matched`. Lost with the points
-   is what was noted before them: which routes these generations did without. A fence says which generation counted
-   before its own, so the first that is lost can be found, and from its start on all routes are owed their events.
+   is what was recorded before them: which routes these generations left out. A fence names the generation that counted
+   before its own, so the first lost one can be found, and from its start on all routes are owed their events.
 
-Why nothing is lost: what the dispatcher leaves out has a lower number than G and lies behind the fence of G. G reads
-every event from its start on, so either G has written the event for all routes it knows, or G has not come to it, and
-then whoever follows G starts there or before, by rule 3, since records of lower numbers do not count for that either.
-Events before G's start were written before G's point was made, and so before the fence. A point without a fence leaves
+Why nothing is lost: what the dispatcher ignores has a lower number than G and comes after the fence of G. G reads every
+event from its start on, so either G has written the event for all routes it knows, or G has not reached it, and then
+the generation after G starts there or before, by rule 3, since records of lower numbers do not count for that either.
+Events before G's start were written before G's point was made, and so before the fence. A point without a fence shuts
 nothing out, and there is no fence without a point.
 
-Why nothing is misrouted: a version is acknowledged only when the fence of its generation stands in every partition, and
-what an older generation decides behind it, by other filters, reaches nobody. Where a version needs no other generation,
-Kafka is asked first whether this router is still the one that may note: another may have begun without that version.
+Why nothing is misrouted: a version is acknowledged only when the fence of its generation is in every partition, and
+what an older generation decides after it, by other filters, is ignored. If a version needs no other generation, Kafka
+is asked first whether this router may still record: another may have begun without that version.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from penstock.router.matched_record import MatchedRecord
 
 
 class RouterNotes(Protocol):
-    """What is asked of Kafka, by the router that took over last; others get RouterSuperseded."""
+    """What the router that took over last records in Kafka; others get RouterSuperseded."""
 
     def note_epoch(self, epoch: int) -> None:
         """Gives this router its epoch."""
 
     def note_log(self, topic_id: str) -> None:
-        """Routing goes by the events in the topic with this id."""
+        """Records the id of the topic whose events are routed."""
 
     def note(self, point: LivePoint, forget: Iterable[str]) -> None:
-        """Routing goes on from this point."""
+        """Records the point from which routing resumes."""
 
     def note_served(self, changes: Mapping[str, Served | None]) -> None:
-        """Which routes are served, and which were left out."""
+        """Records which routes are served, and which were left out."""
 
-    def put_up(self, point: LivePoint, follows: int) -> None:
-        """Puts up a generation's fence in every partition; the one that counted before has the number `follows`. Raises
-        KafkaAway where it cannot be sure."""
+    def write_fence(self, point: LivePoint, follows: int) -> None:
+        """Writes a generation's fence to every partition; the one that counted before has the number `follows`. Raises
+        KafkaAway where that is not confirmed."""
 
 
 class FormerNotes(Protocol):
-    """What former routers noted, read after this one took over. It may still be read when it is handed in."""
+    """What former routers recorded, read after this one took over. Reading may still be in progress at first."""
 
     @property
     def points(self) -> Mapping[str, LivePoint]:
@@ -70,7 +70,7 @@ class FormerNotes(Protocol):
 
     @property
     def log(self) -> str:
-        """Id of the topic of the events that routing went by; empty where none was noted."""
+        """Id of the topic whose events were routed; empty where none was recorded."""
 
     @property
     def fence(self) -> int:
@@ -83,7 +83,7 @@ after one was."""
 
 
 class LookBack(NamedTuple):
-    """What a partition tells of generations that are not noted."""
+    """What a partition shows of generations that are not recorded."""
 
     highest: int = 0
     """The highest number of all, 0 where there is no record."""
@@ -127,9 +127,9 @@ def look_back(pieces: Iterable[Sequence[MatchedRecord]], noted: int) -> LookBack
 class Fencing:
     """The point that counts, for one router."""
 
-    def __init__(self, found: FormerNotes, writer: RouterNotes, beat: Callable[[], None] = lambda: None) -> None:
-        """Calls `beat` before everything that may wait for Kafka."""
-        self._found, self._writer, self._beat = found, writer, beat
+    def __init__(self, found: FormerNotes, writer: RouterNotes, heartbeat: Callable[[], None] = lambda: None) -> None:
+        """Calls `heartbeat` before everything that may wait for Kafka."""
+        self._found, self._writer, self._heartbeat = found, writer, heartbeat
         self._own: LivePoint | None = None
         self._epoch: int | None = None
         self._fence = 0
@@ -144,15 +144,15 @@ class Fencing:
         """To be called before the first generation, with the id of the events' topic. Raises AnotherLog."""
         event_log.check_id(self._found.log, topic_id)
         if topic_id and not self._found.log:
-            self._beat()
+            self._heartbeat()
             self._writer.note_log(topic_id)
 
-    def look_for_lost_notes(self, partitions: Iterable[Iterable[Sequence[MatchedRecord]]]) -> None:
+    def look_for_lost_records(self, partitions: Iterable[Iterable[Sequence[MatchedRecord]]]) -> None:
         """To be called before the first generation: the notes of former routers may have been lost, and their fences
         not, in a power loss. What follows needs a higher number than any fence, or nothing of it would count.
 
         Each partition gives its records in pieces from its end back. Where a fence is higher than every point, routing
-        goes on from that fence's generation.
+        resumes from that fence's generation.
         """
         point = generations.newest(self._found.points.values())
         noted = point.number if point is not None else 0
@@ -166,8 +166,8 @@ class Fencing:
             self._fence = fence
 
     @property
-    def unnoted(self) -> int:
-        """The generation that routing goes on from, where a fence shows it and no point does; otherwise 0."""
+    def unrecorded(self) -> int:
+        """The generation from which routing resumes, if a fence shows it and no point does; otherwise 0."""
         return 0 if self._own else self._fence
 
     def number_after(self, newest: int) -> int:
@@ -176,7 +176,7 @@ class Fencing:
         if self._epoch is None:
             numbers = [one.number for one in self._found.points.values()] + ([newest] if newest else [])
             epoch = max([self._found.epoch, *map(generations.epoch_of, numbers)])
-            self._beat()
+            self._heartbeat()
             self._writer.note_epoch(epoch + 1)
             self._epoch = epoch + 1
         number = max(self._epoch * generations.PER_EPOCH, newest) + 1
@@ -185,30 +185,30 @@ class Fencing:
 
     @property
     def point(self) -> LivePoint | None:
-        """From where routing goes on; None where nothing was ever noted."""
+        """The point from which routing resumes; None where none was ever recorded."""
         return self._own or generations.newest(self._found.points.values())
 
     def shut_out_others(self, point: LivePoint) -> None:
         """From now on only this generation counts, and what follows it."""
         forget = [] if self._own else [key for key in self._found.points if key != generations.key_of(point.number)]
         before = self.point
-        follows = max(self.unnoted, before.number if before is not None else 0)
-        self._beat()
+        follows = max(self.unrecorded, before.number if before is not None else 0)
+        self._heartbeat()
         self._writer.note(point, forget)
         self._own = point
-        self._beat()
-        self._writer.put_up(point, follows)
+        self._heartbeat()
+        self._writer.write_fence(point, follows)
 
     def confirm(self) -> None:
         """Raises RouterSuperseded where another router has taken over, whether or not it has written anything yet."""
         if self._epoch is not None:
-            self._beat()
+            self._heartbeat()
             self._writer.note_epoch(self._epoch)
 
     def note_served(self, changes: Mapping[str, Served | None]) -> None:
         """Which routes are served, and which were left out from where on, for the router after this one."""
         if changes:
-            self._beat()
+            self._heartbeat()
             self._writer.note_served(changes)
 
     def check(self, found: Iterable[MatchedRecord]) -> None:

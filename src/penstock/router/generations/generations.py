@@ -5,13 +5,14 @@ newest origin in each partition of `penstock.matched`, and N ends when N+1 has c
 
 1. A query writes a partition's events in order: one task, one idempotent producer. So when N has written origin o to
    `penstock.matched`, every event up to o that matches something is there too, and o + 1 is a safe start. What N read
-   and never wrote, because it was stopped or killed, lies behind its newest origin, so N+1 reads it.
+   and never wrote, because it was stopped or killed, comes after its newest origin, so N+1 reads it.
 2. N+1 has caught up when a marker, written to every partition before N+1 started, has come out of N+1 in every
-   partition. Then N is stopped, it is noted that routing goes on from N+1's records, and a fence shuts out what N may
-   write all the same: a task that Spark could not reach, or another driver's (see `fencing.py`). A second marker must
-   come out of N+1, which then has written everything older than that. Only now is the version acknowledged. So if all
-   dies at any moment, routing goes on from N+1's own records, or from N's and before the acknowledgement, when no new
-   route was promised anything. Where there is no N that serves, note and fence come before N+1 starts.
+   partition. Then N is stopped, it is recorded that routing resumes from N+1's records, and a fence shuts out what N
+   may still write: a task that Spark could not reach, or another driver's (see `fencing.py`). A second marker must
+   come out of N+1, which then has written everything older than that. Only now is the version acknowledged. So if
+   everything crashes at any moment, routing resumes from N+1's own records, or from N's and before the
+   acknowledgement, when no new route was promised anything. Without a running N, record and fence are written before
+   N+1 starts.
 3. During the overlap N may be ahead while both write the same partition, so origins fall back there. For a route that
    both know, N+1 repeats what N wrote, and the dispatcher's cursor drops it. A route that only N+1 knows is not listed
    by N, so its cursor moves with N+1's records alone. A route whose filter changed gets the verdict of either filter
@@ -23,8 +24,8 @@ newest origin in each partition of `penstock.matched`, and N ends when N+1 has c
    Which routes the records hold for is noted outside this process (`served_routes.py`), so all of this is true over
    a restart as well, also for a route that was left out for a while.
 5. An event with more routes than fit into a record becomes several, and origin o counts as written with the last of
-   them only; a record before it counts as o - 1. So where a query ends between two of them, o is read and written once
-   more as a whole, and the cursors of the routes that had it already drop it.
+   them only; a record before it counts as o - 1. So if a query ends between two of them, o is read and written again
+   as a whole, and the cursors of the routes that had it already drop it.
 """
 
 from __future__ import annotations
@@ -49,22 +50,22 @@ from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import MatchedRecord
 from penstock.router.plan.route_index import RouteTable, index_routes
 from penstock.router.plan.unplannable import Unplannable
-from penstock.router.watchdogs import LivedTime
+from penstock.router.watchdogs import AwakeClock
 
 log = structlog.get_logger()
 
 START_SECONDS = 60.0
-"""How long a new generation may take to show anything at all before it is given up."""
+"""How long a new generation may take to write its first record before it counts as failed."""
 
 CATCH_UP_SECONDS = 15.0
-"""How long one partition may then show nothing while the generation catches up."""
+"""How long one partition may then be without records while the generation catches up."""
 
 WARM_UP_MARKERS = 250
 """Markers sent through each partition of the first generation, so that no event has to wait for the compiler."""
 
 
 class RunningQuery(Protocol):
-    """What is asked of a query."""
+    """What a generation needs of its query."""
 
     def alive(self) -> bool:
         """Whether it runs."""
@@ -73,7 +74,7 @@ class RunningQuery(Protocol):
         """Why it ended."""
 
     def stop(self) -> None:
-        """Ends it and what belongs to it. Raises CannotStop if it may write something later."""
+        """Stops it and its tasks. Raises CannotStop if it may still write later."""
 
 
 Launch = Callable[[RouteTable, int, StartOffsets], RunningQuery]
@@ -84,11 +85,11 @@ class GenerationFailed(RuntimeError):
 
 
 class StandsStill(GenerationFailed):
-    """A generation runs, and some partition of it shows nothing."""
+    """A generation runs, and some of its partitions make no progress."""
 
 
 class CannotStop(RuntimeError):
-    """A query or one of its tasks could not be ended, so it may still write: only the end of the process is sure."""
+    """A query or one of its tasks could not be stopped, so it may still write: the process has to end."""
 
 
 class Stopping(Exception):
@@ -97,7 +98,7 @@ class Stopping(Exception):
 
 @dataclass
 class Generation:
-    """A query, the routes it was made for, and those among them that it does without, with the reason."""
+    """A query, the routes it was made for, and those among them that it leaves out, with the reason."""
 
     number: int
     version: int
@@ -107,12 +108,12 @@ class Generation:
 
 
 def routed(routes: Mapping[str, Route]) -> dict[str, Route]:
-    """The routes that the router serves: what is replayed has been routed long ago, and the dispatcher reads it."""
+    """The routes that the router serves; Replays are not among them, their events were routed long ago."""
     return {uid: route for uid, route in routes.items() if route.replay is None}
 
 
 def same_routing(before: Mapping[str, Route], now: Mapping[str, Route]) -> bool:
-    """Whether two sets of routes send every event to the same routes; where they deliver to is not the router's."""
+    """Whether two sets of routes match the same events; where they deliver to does not concern the router."""
     before, now = routed(before), routed(now)
     return before.keys() == now.keys() and all(_routing(before[uid]) == _routing(route) for uid, route in now.items())
 
@@ -137,18 +138,18 @@ class Generations:
         served: ServedRoutes,
         fencing: Fencing,
         stopping: Callable[[], bool],
-        room: Callable[[int, bool], None] = lambda partitions, beside: None,
-        beat: Callable[[], None] = lambda: None,
+        check_slots: Callable[[int, bool], None] = lambda partitions, beside: None,
+        heartbeat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] | None = None,
         log_id: Callable[[], str] = lambda: "",
     ) -> None:
-        """Asks `log_id` which topic the events are in now."""
+        """`log_id` returns the id of the topic of the events."""
         self._launch, self._tail, self._sender, self.watch = launch, tail, sender, watch
         self._unplannable = unplannable
         self._announce, self._lost, self._stopping = live, lost, stopping
         self._served, self._fencing, self._log_id = served, fencing, log_id
-        self._room, self._beat, self.clock = room, beat, clock or LivedTime()
-        """Raises where a query for so many partitions, beside another or alone, would find no room."""
+        self._check_slots, self._heartbeat, self.clock = check_slots, heartbeat, clock or AwakeClock()
+        """Raises TooFewSlots where there are no slots for a query of so many partitions, beside another or alone."""
         self._newest_number = 0
         self._looked_back = False
         self._partitions = 0
@@ -161,7 +162,7 @@ class Generations:
         return self.live is not None and self.live.routes is snapshot.routes and not self._unplannable.due()
 
     def advance(self, snapshot: Snapshot) -> None:
-        """Makes the snapshot's routes the ones in force; returns when they are."""
+        """Brings the snapshot's routes into force; returns when they are."""
         before = self.live
         as_before = before is not None and same_routing(before.routes, snapshot.routes) and not self._unplannable.due()
         if before is not None and as_before and self._serves(before):
@@ -172,7 +173,7 @@ class Generations:
         began = time.monotonic()
         partitions = self._partitions = self._tail.partitions()
         beside = before is not None and before.query.alive()
-        self._room(partitions, beside)
+        self._check_slots(partitions, beside)
         wanted = routed(snapshot.routes)
         unfit = self._unplannable.known(wanted)
         table = index_routes(route for uid, route in wanted.items() if uid not in unfit)
@@ -219,15 +220,15 @@ class Generations:
         self._announce(following)
 
     def _serves(self, live: Generation) -> bool:
-        """Whether it runs, and nobody can have begun after it whom no fence shuts out.
+        """Whether it runs, and no later generation can have begun that no fence shuts out.
 
-        One that was to follow it and failed has been stopped; a task of it that Spark could not reach may write all the
-        same, by routes that were given up, and its number is higher. What follows both shuts out both.
+        A later one that failed has been stopped, but a task of it that Spark could not reach may still write, with
+        routes that never came into force and a higher number. The next generation shuts out both.
         """
         return live.query.alive() and live.number == self._newest_number
 
     def watch_markers(self) -> None:
-        """Sends markers when they are due and there is traffic, and watches those under way."""
+        """Sends markers when they are due and there is traffic, and watches those in transit."""
         if self.live is None:
             return
         now = self.clock()
@@ -249,7 +250,7 @@ class Generations:
             self.watch.measure(self._retained_events())
 
     def replace(self) -> None:
-        """Ends a generation that stands still, so that it counts as dead."""
+        """Stops a generation that stands still, so that it counts as ended."""
         if self.live is not None:
             self.live.query.stop()
         self.watch.pending = None
@@ -265,13 +266,14 @@ class Generations:
         return self._tail.retained(topics.EVENTS, self._partitions)
 
     def _poll(self) -> list[MatchedRecord]:
-        """What queries have written since. Raises RouterSuperseded where one of them is another router's."""
+        """What queries have written since the last call. Raises RouterSuperseded where another router's has."""
         found = self._tail.poll(0.1)
         self._fencing.check(found)
         return [record for record in found if not record.fence]
 
     def _take_over(self, before: Generation, following: Generation, point: LivePoint) -> None:
-        """Ends the generation before when the following one has caught up, and makes sure that it writes alone."""
+        """Stops the former generation when the following one has caught up, and makes sure that only that one
+        writes."""
         self._wait(following, lambda: self.watch.pending is None)
         before.query.stop()
         self._fencing.shut_out_others(point)
@@ -279,10 +281,10 @@ class Generations:
         self._wait(following, lambda: self.watch.pending is None, first=CATCH_UP_SECONDS)
 
     def _begin(self, before: Generation | None, following: Generation, *, catch_up: bool) -> None:
-        """Without a generation beside it, one is live with its first sign of life, however much it has to catch up.
+        """Without another generation beside it, one is live with its first record, however much it has to catch up.
 
-        Not so where it reaches back for new routes: until it is through, the newest records of some partitions are of
-        the generation before, and a restart would go on behind them.
+        This does not hold if it reaches back for new routes: until it has caught up, the newest records of some
+        partitions are of the former generation, and a restart would continue after them.
         """
         if before is not None:
             before.query.stop()
@@ -293,13 +295,13 @@ class Generations:
             self._wait(following, lambda: self.watch.pending is None, first=CATCH_UP_SECONDS)
 
     def _wait(self, generation: Generation, enough: Callable[[], bool], first: float = START_SECONDS) -> None:
-        """Until the generation has written something and that is enough. Raises when it dies or stands still.
+        """Waits until the generation has written something and that is enough. Raises when it ends or stands still.
 
-        It may take `first` seconds until it writes anything.
+        It may take `first` seconds until its first record.
         """
         seen = False
         while not (seen and enough()):
-            self._beat()
+            self._heartbeat()
             if self._stopping():
                 raise Stopping
             if not generation.query.alive():
@@ -309,14 +311,14 @@ class Generations:
             self.watch.saw(found, now)
             if not seen and any(record.generation == generation.number for record in found):
                 seen = True
-                self.watch.excuse(now)  # Spark has been starting until now
-            patience = CATCH_UP_SECONDS if seen else first
-            if late := [partition for partition, waited in self.watch.late(now).items() if waited > patience]:
-                self._retained_events()  # raises where the reason is that Kafka is away
+                self.watch.reset(now)  # Spark has been starting until now
+            limit = CATCH_UP_SECONDS if seen else first
+            if late := [partition for partition, waited in self.watch.late(now).items() if waited > limit]:
+                self._retained_events()  # raises KafkaAway if that is the reason
                 raise StandsStill(f"generation {generation.number} stands still in partitions {sorted(late)}")
 
     def examine(self, snapshot: Snapshot) -> bool:
-        """After a start that failed: whether there are routes to blame, which the next start does without."""
+        """After a failed start: whether routes were found that cause it, which the next start leaves out."""
         return self._unplannable.examine(routed(snapshot.routes), {} if self.live is None else self.live.routes)
 
     def _start_offsets(self, routes: Mapping[str, Route], newcomers: list[Route]) -> StartOffsets:
@@ -331,7 +333,7 @@ class Generations:
         if newcomers:
             start = positions.reach_back(start, newcomers, retained)
         log.info(
-            "routing goes on",
+            "routing resumes",
             offsets=list(start.offsets),
             ends=[kept.end for kept in retained],
             by=topics.MATCHED if newest else "the oldest events: nothing has been routed yet",
@@ -339,11 +341,12 @@ class Generations:
         return start
 
     def _check_log(self, snapshot: Snapshot) -> None:
-        """Whether the events are those that were routed before, and that routes begin with. Raises AnotherLog."""
+        """Checks that the log of events is the one that was routed before, and that routes refer to. Raises
+        AnotherLog."""
         made = [
             self._tail.newest(number, 0, lambda record: record.made_from >= 0) for number in range(self._partitions)
         ]
-        events = self._retained_events()  # after those that were made from them: both grow meanwhile
+        events = self._retained_events()  # read after the matched records: both grow meanwhile
         starts = [(uid, route.start) for uid, route in routed(snapshot.routes).items()]
         event_log.check_starts(starts, [kept.end for kept in events])
         for partition, (kept, newest) in enumerate(zip(events, made, strict=True)):
@@ -355,21 +358,21 @@ class Generations:
                 event_log.check_same(partition, newest.made_from, newest.identity, event_log.identity(found))
 
     def _look_back(self, snapshot: Snapshot, *, beside: bool) -> None:
-        """Before the first generation, so that it has a number above everything that was ever written, and before each
-        that goes on alone, whether it is the same log. Raises AnotherLog."""
+        """Looks for lost records before the first generation, so that its number is above everything ever written; and
+        checks before each one without another beside it that the log is the same. Raises AnotherLog."""
         if not self._looked_back:
             self._fencing.check_log(self._log_id())
         if not beside:
             self._check_log(snapshot)
         if self._looked_back:
             return
-        self._fencing.look_for_lost_notes(self._tail.backwards(number) for number in range(self._partitions))
+        self._fencing.look_for_lost_records(self._tail.backwards(number) for number in range(self._partitions))
         self._looked_back = True
-        if unnoted := self._fencing.unnoted:
+        if unrecorded := self._fencing.unrecorded:
             log.warning(
-                "notes of the last router were lost, in a power loss perhaps; routing goes on by its fence, and events "
+                "notes of the last router were lost, in a power loss perhaps; routing resumes at its fence, and events "
                 "since then are routed again, of which cursors drop what was delivered",
-                generation=unnoted,
+                generation=unrecorded,
                 since=self._fencing.owed,
             )
             self._fencing.note_served(self._served.owe_all(self._fencing.owed))
@@ -379,14 +382,14 @@ class Generations:
         return tuple(kept.end for kept in self._tail.retained(topics.MATCHED, self._partitions))
 
     def _routed(self, partition: int, end: int) -> int | None:
-        """The newest origin that counts as routed: of the generation that routing goes on from, whoever else wrote.
+        """The newest origin that counts as routed: of the generation from which routing resumes, whatever others wrote.
 
-        Where nothing says which that is, it is the highest that has written. So it is where the log has been cut off,
-        by a power loss, and no longer reaches to where that generation began: what its predecessor wrote is gone as
-        well then. Not the newest record's: it may be one that a fence shuts out.
+        If that is not recorded, it is the highest generation that has written. The same holds if the log has lost its
+        end in a power loss and no longer reaches to where that generation began: what its predecessor wrote is gone as
+        well then. The newest record does not decide: it may be one that a fence shuts out.
         """
-        if unnoted := self._fencing.unnoted:
-            written = self._tail.newest(partition, 0, lambda record: record.generation == unnoted)
+        if unrecorded := self._fencing.unrecorded:
+            written = self._tail.newest(partition, 0, lambda record: record.generation == unrecorded)
             if written is not None:
                 return self.watch.origin(written)
             point = None
@@ -401,7 +404,7 @@ class Generations:
         return None if newest is None else self.watch.origin(newest)
 
     def _note_left_out(self, snapshot: Snapshot, routes: Mapping[str, Route], start: StartOffsets) -> None:
-        """What a query does without is noted before it starts: it may be the last thing that this process does."""
+        """Records what a query leaves out before it starts: this process may end right after."""
         owed = self._served.left_out(snapshot, routes, start.reached or start.offsets)
         self._fencing.note_served(owed)
         self._served.take(owed)
@@ -414,7 +417,7 @@ class Generations:
         self._fencing.note_served(changes)
 
     def _report_losses(self, losses: list[tuple[Route, LostRange]]) -> None:
-        """Reports losses before the query starts, so that a crash hides none; once, however often it is tried."""
+        """Reports losses before the query starts, so that a crash hides none; each once, however often it is tried."""
         for route, gap in losses:
             if (route.uid, gap) not in self._reported:
                 self._reported.add((route.uid, gap))

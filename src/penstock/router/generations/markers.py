@@ -1,4 +1,4 @@
-"""Markers: small records that travel the way of an event and show that, and how fast, the router works.
+"""Markers: small records that pass through the router like events, and show that it works, and how fast.
 
 A marker goes into each partition of `penstock.events`; the query passes it on to `penstock.matched`. While there is
 traffic one is sent every few seconds, so that the newest record of each partition of `penstock.matched` is never much
@@ -52,7 +52,7 @@ class MarkerWatch:
 
     interval: float
     timed: Callable[[float], None] = lambda ms: None
-    """Told how many milliseconds each marker took."""
+    """Called with the transit time of each marker in milliseconds."""
     marked: dict[int, int] = field(default_factory=dict)
     """Offset after the newest marker of each partition of the events; what lies behind it is traffic."""
     routed: dict[int, Routed] = field(default_factory=dict)
@@ -97,14 +97,14 @@ class MarkerWatch:
                 self.timed(self.transit_ms)
             self.pending = None
 
-    def excuse(self, now: float) -> None:
-        """Until now nothing could come out, for reasons that are not the query's."""
+    def reset(self, now: float) -> None:
+        """Until now no marker could come out, for reasons that are not the query's."""
         self._moved = dict.fromkeys(self._moved, now)
 
     def late(self, now: float) -> dict[int, float]:
         """The partitions whose marker is still to come out, and the seconds since each last showed anything.
 
-        One that works off what lies before its marker shows that: of every so many events one comes out, match or not.
+        A partition that works through a backlog shows that: one of every so many events is written, match or not.
         """
         return {} if self.pending is None else {number: now - self._moved[number] for number in self.pending.missing}
 
@@ -120,7 +120,7 @@ class MarkerWatch:
         return max(record.origin, routed.origin)
 
     def measure(self, retained: Sequence[Retained]) -> None:
-        """Counts the events that have not been routed, as far as what came out tells."""
+        """Counts the events that have not been routed, as far as written records show."""
         self.lag = sum(max(0, kept.end - max(kept.first, self._next_origin(n))) for n, kept in enumerate(retained))
 
     def _next_origin(self, partition: int) -> int:

@@ -1,4 +1,4 @@
-"""Where routing goes on: pure decisions about offsets of `penstock.events`.
+"""Where routing resumes: pure decisions about offsets of `penstock.events`.
 
 The newest record of a partition of `penstock.matched` carries the offset of the event it came from, and a query writes
 the events of a partition in order. So everything up to that offset has been routed, and the next one is where a new
@@ -78,7 +78,7 @@ def _not_before(asked: Sequence[int], reached: Sequence[int]) -> tuple[int, ...]
 
 
 def out_of_reach(newcomers: Iterable[Route], retained: Sequence[Retained]) -> list[tuple[Route, LostRange]]:
-    """What the routes that no earlier query knew ask for and is no longer there.
+    """The events that routes new to the router ask for and that were removed.
 
     A route without a start asks for whatever there is, so it misses nothing.
     """

@@ -1,18 +1,18 @@
 """Which routes the records of `penstock.matched` hold for. Pure; kept in `penstock.reports` for the next process.
 
-The newest origin in `penstock.matched` says how far events were routed, but not for which routes. A route that a query
-did without, because its record could not be read or its filter could not be planned, must get what it missed when it
-is there again; so must one that a query was still catching up for when everything died. Both can happen over a restart,
-and then nothing in `penstock.matched` tells it. So it is noted here:
+The newest origin in `penstock.matched` shows how far events were routed, but not for which routes. A route that a query
+left out, because its record could not be read or its filter could not be planned, must get what it missed when it is
+available again; so must one that a query was still catching up for when everything crashed. Both can happen across a
+restart, and then `penstock.matched` does not show it. So it is recorded here:
 
-- a route that a live generation serves is noted as served, after the generation is live;
-- before a query starts without a route that was served, it is noted from where on the route is owed its events;
-- a route that is not noted as served, or is owed something, reaches back in the next query.
+- a route that a live generation serves is recorded as served, after the generation is live;
+- before a query starts without a route that was served, it is recorded from where on the route is owed its events;
+- a route that is not recorded as served, or is owed something, reaches back in the next query.
 
-Each note errs on the safe side when it is lost: the route then gets again what it had, and its cursor drops that. Only
-what is owed does not; but it is noted before the generation that did without the route, so where that one's fence shows
-that notes were lost, all routes are owed what came since. And should `penstock.matched` lose its end, with what was
-written there for routes that reached back, those are owed it again.
+Losing such a record is safe: the route then gets again what it had, and its cursor drops that. Only what is owed is
+different; but it is recorded before the generation that left out the route, so if that one's fence shows that records
+were lost, all routes are owed the events since then. And if `penstock.matched` loses its end, with what was written
+there for routes that reached back, those are owed it again.
 """
 
 from __future__ import annotations

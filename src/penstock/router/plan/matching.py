@@ -33,14 +33,14 @@ CHUNK = 500
 """Buckets handed to the JVM in one piece."""
 
 SESSION = {"spark.sql.mapKeyDedupPolicy": "LAST_WIN", **data_columns.SESSION}
-"""What the session must be set to: a header that comes twice is no error, its last value counts."""
+"""What the session must be set to: the last value of a repeated header counts."""
 
 
 def matching(events: DataFrame, routes: RouteTable) -> DataFrame:
     """Records of `penstock.events`, as the Kafka source gives them, with what is found out about each:
 
     `target`, whether it is a `marker`, whether it is an `event`, `uids` of the routes that want it, and, where filters
-    ask for data, whether it is `unread`: an event whose data is asked for and is no JSON. Where there is a column
+    ask for data, whether it is `unread`: an event whose data is asked for and is not JSON. Where there is a column
     `stored`, a map of headers, it is taken in place of `headers`.
     """
     read = _read(events, routes)

@@ -30,7 +30,7 @@ PREFERRED = ("type", "source", "subject")
 """Attributes that are preferred, in this order, where the choice is otherwise equal."""
 
 LONGEST_REASON = 300
-"""Characters that are told of why a route is refused: reasons travel with every sign of life of the router."""
+"""Maximum characters of the reason why a route is refused: reasons are sent with every heartbeat of the router."""
 
 OPS = ("exact", "present", "prefix", "suffix", "gt", "gte", "lt", "lte")
 """Comparisons; the query knows them by their place here, which is cheaper to compare than their names."""

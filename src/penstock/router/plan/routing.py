@@ -14,8 +14,8 @@ from penstock.router.plan.route_index import RouteTable
 from penstock.settings import DEFAULT_TOPIC_PREFIX
 
 MILESTONE = 256
-"""Of so many events of a partition one comes out even where no route wants it. So whoever looks can tell a query that
-works its way through events that match nothing from one that stands still."""
+"""Of so many events of a partition one is written even if no route matches it, so that a query that reads events
+without matches can be distinguished from one that stands still."""
 
 ROUTES_BYTES = 512 * 1024
 """What the list of routes of one record may take; a longer one is cut into several records. A record may be larger than
@@ -60,7 +60,7 @@ def route(
 
 
 def _marked_unread(matched: DataFrame) -> DataFrame:
-    """A header for whoever counts. Where an event goes nowhere, it alone is of interest."""
+    """Adds a header that the dispatcher counts. If the event has no routes, only the header is needed."""
     mark = F.struct(F.lit(records.DATA_UNREAD).alias("key"), F.lit("1").cast("binary").alias("value"))
     present = F.coalesce("headers", no_headers())
     alone = F.col("unread") & (F.size("uids") == 0)

@@ -1,9 +1,10 @@
-"""Routes that the query has to do without, so that one of them does not hold up all the others.
+"""Routes that the query leaves out, so that one of them does not block all the others.
 
-Admission and `parse` keep filters that Spark cannot plan from getting here, as far as anybody knows of them. Should a
-generation fail all the same, the routes whose filters are expressions of the query are tried without Kafka, in halves,
-until those are found that fail. Those that Spark cannot analyse are left out for as long as their filter stays as it
-is. Any other failure may be Spark's own (an executor was lost, memory was short): such a route is tried again.
+Admission and `parse` refuse the filters that Spark is known not to plan. If a generation fails all the same, the routes
+whose filters are expressions of the query are tried on Spark without Kafka, in halves, until those are found that fail:
+one made-up event is routed in a batch, and nothing is written. Routes that Spark cannot analyse are left out until
+their filter changes. Any other failure may be Spark's own (an executor was lost, memory was short): such a route is
+tried again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from penstock.router.plan.route_index import index_routes
 from penstock.router.plan.routing import route
 
 AGAIN_SECONDS = 300.0
-"""After which a route that failed for another reason than its filter is tried again."""
+"""Pause before a route that failed for another reason than its filter is tried again."""
 
 
 class Unfit(NamedTuple):
@@ -72,7 +73,7 @@ class Unplannable:
     def examine(self, routes: Mapping[str, Route], live: Mapping[str, Route]) -> bool:
         """Looks for routes that made a generation fail; True if there are some that were not known before.
 
-        Those of the live generation come first, so that what works already is not given up for what is new.
+        Those of the live generation are tried first, so that what works already is not left out for what is new.
         """
         known = self.known(routes)
         suspects = [r for uid, r in routes.items() if uid not in known and index_routes([r]).predicates]
@@ -112,8 +113,6 @@ def split_off_unplannable(routes: Sequence[Route], probe: Probe) -> dict[str, Un
 def _filter(route: Route) -> object:
     return route.attributes, route.filters
 
-
-# Trying routes on Spark without Kafka: one made-up event is routed in a batch, and nothing is written.
 
 LONGEST_REASON = 300
 
