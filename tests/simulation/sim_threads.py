@@ -19,7 +19,7 @@ from typing import Any
 
 from sim_machine import PROCESS, Strand, current, pause, wait
 
-PACKAGES = ("contract", "controllers", "dispatcher", "log", "router")
+PACKAGES = ("contract", "controllers", "dispatcher", "kafka", "router")
 """Of penstock: all their modules are imported at once, so that none of them is later, with the real clock."""
 
 
