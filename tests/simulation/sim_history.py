@@ -353,7 +353,8 @@ class History:
 
     def _retention(self, step: Step) -> None:
         for partition in self.kafka.topics[f"penstock.{step.what}"].partitions:
-            partition.remove(step["part"])
+            how = dict(step.how)
+            partition.remove_before(partition.end - how["left"] if "left" in how else partition.part(how["part"]))
 
     def _compact(self, _: Step) -> None:
         self.kafka.compact()

@@ -119,9 +119,13 @@ class Partition:
             record.producer == producer and first <= record.offset <= last for producer, first, last in self.aborted
         )
 
-    def remove(self, part: float) -> None:
-        """Retention removes a part of what there is."""
-        self.first += int((self.end - self.first) * part)
+    def part(self, part: float) -> int:
+        """The offset before which such a part of all records is."""
+        return self.first + int((self.end - self.first) * part)
+
+    def remove_before(self, offset: int) -> None:
+        """Retention removes what is before an offset."""
+        self.first = max(self.first, offset)
         del self.records[: bisect_left(self.records, self.first, key=_offset)]
         self.on_disk = max(self.on_disk, self.first)
 

@@ -105,8 +105,8 @@ class Theme:
     partitions: tuple[int, ...] = (1, 1, 2, 3)
     notes_flushed: float = 0.6
     """How likely it is that notes of routers are flushed."""
-    most_routes: int = MOST_AT_FIRST
-    """How many there are at the beginning at most."""
+    least_routes: int = 1
+    """How many there are at the beginning at least. With more than one, the filter of the first seldom changes."""
     paused: float = 0.0
     """How likely it is that the first route is paused from early on. Where it always is, it stays so to the end."""
 
@@ -132,7 +132,7 @@ THEMES = (
         ("filter",) * 20 + ("send",) * 12 + ("fault",),
         ("kill worker",),
         1,
-        most_routes=2,
+        least_routes=2,
         executors=(1, 2),
         partitions=(1,),
         paused=1.0,
@@ -157,13 +157,14 @@ def make(seed: int) -> Story:
     executors = chance.choice(theme.executors)
     faults = chance.sample(theme.faults, chance.randint(1, theme.most_faults))
     count = chance.randint(*chance.choice(theme.counts))
-    first = ROUTES[: chance.randint(1, theme.most_routes)]
+    first = ROUTES[: chance.randint(theme.least_routes, MOST_AT_FIRST)]
+    changed = first if theme.least_routes == 1 else first[1:]
     steps = [_create(chance, 0.0, name) for name in first]
     if chance.random() < theme.paused:
         steps += [Step(1.0, "pause", ROUTES[0]), Step(6.0, "send", how=_how(count=3, seconds=1.0))]
     for at in sorted(round(chance.uniform(2.0, count * theme.seconds), 2) for _ in range(count)):
         kind = chance.choice(theme.kinds)
-        steps += _gap(chance, at, first) if kind == "gap" else [_step(chance, at, kind, faults, executors, first)]
+        steps += _gap(chance, at, changed) if kind == "gap" else [_step(chance, at, kind, faults, executors, changed)]
     steps.sort(key=lambda step: step.at)
     partitions, flushed = chance.choice(theme.partitions), chance.random() < theme.notes_flushed
     return Story(seed, partitions, executors, flushed, chance.choice(SETTINGS), tuple(steps))
@@ -180,7 +181,7 @@ def _step(
         case "create":
             return _create(chance, at, chance.choice(ROUTES))
         case "filter":
-            return _change(chance, at, routes if chance.random() < 0.8 else ROUTES)
+            return _change(chance, at, routes if chance.random() < 0.9 else ROUTES)
         case "subscriber":
             return Step(at, "subscriber", chance.choice(ROUTES), chance.choice(SUBSCRIBERS))
         case other:
@@ -196,9 +197,12 @@ def _gap(chance: random.Random, at: float, routes: Sequence[str]) -> list[Step]:
     if chance.random() < 0.5:
         steps.append(_change(chance, at + 0.4, routes))
     steps.append(Step(at + 1.0, "send", how=_how(count=10, seconds=chance.choice([1.0, 3.0]))))
-    steps.append(Step(at + 5.0, "retention", "matched", _how(part=chance.choice([1.0, round(chance.random(), 2)]))))
+    removed = chance.uniform(2.0, 5.0)
+    steps.append(Step(at + removed, "retention", "matched", _how(left=chance.choice([0, chance.randint(2, 20)]))))
     if chance.random() < 0.5:
-        steps.append(Step(at + 5.2, "retention", "events", _how(part=1.0)))
+        steps.append(Step(at + removed + 0.2, "retention", "events", _how(part=1.0)))
+        if chance.random() < 0.5:
+            steps.append(Step(at + 9.0, "kill", "pipeline"))  # the next one writes many markers
     return [replace(step, at=round(step.at, 2)) for step in steps]
 
 
