@@ -154,13 +154,13 @@ class History:
                     self._look_at_replay(replay)
 
     def _is_ready(self, name: str) -> bool:
-        found = self.stack.api.get(TRIGGER, NAMESPACE, name) or {}
+        found = self.stack.api.peek(TRIGGER, NAMESPACE, name) or {}
         status = found.get("status") or {}
         ready = find(status.get("conditions"), READY) or {}
         return ready.get("status") == "True" and status.get("observedGeneration") == found["metadata"]["generation"]
 
     def _look_at_replay(self, replay: Life) -> None:
-        status = (self.stack.api.get(REPLAY, NAMESPACE, replay.name) or {}).get("status") or {}
+        status = (self.stack.api.peek(REPLAY, NAMESPACE, replay.name) or {}).get("status") or {}
         if status.get("completionTime"):
             completed = find(status.get("conditions"), "Completed") or {}
             replay.over, replay.deleted = True, completed.get("status") != "True"
@@ -353,7 +353,8 @@ class History:
 
     def _retention(self, step: Step) -> None:
         for partition in self.kafka.topics[f"penstock.{step.what}"].partitions:
-            partition.remove(step["part"])
+            how = dict(step.how)
+            partition.remove_before(partition.end - how["left"] if "left" in how else partition.part(how["part"]))
 
     def _compact(self, _: Step) -> None:
         self.kafka.compact()

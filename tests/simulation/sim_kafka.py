@@ -25,8 +25,10 @@ from penstock.contract.topics import EVENTS, TOPICS
 
 Headers = list[tuple[str, bytes | None]]
 NEVER = float("inf")
-DISK_SECONDS = 30.0
-"""After which the system writes to disk by itself what is not flushed."""
+DISK_SECONDS = 5.0
+"""How often the system writes to disk by itself what is not flushed: now of these files, now of those."""
+DISK_PART = 0.25
+"""The part of all partitions that it writes at a time."""
 DELETE_SECONDS = 3600.0
 """How long compaction keeps a tombstone."""
 
@@ -117,9 +119,13 @@ class Partition:
             record.producer == producer and first <= record.offset <= last for producer, first, last in self.aborted
         )
 
-    def remove(self, part: float) -> None:
-        """Retention removes a part of what there is."""
-        self.first += int((self.end - self.first) * part)
+    def part(self, part: float) -> int:
+        """The offset before which such a part of all records is."""
+        return self.first + int((self.end - self.first) * part)
+
+    def remove_before(self, offset: int) -> None:
+        """Retention removes what is before an offset."""
+        self.first = max(self.first, offset)
         del self.records[: bisect_left(self.records, self.first, key=_offset)]
         self.on_disk = max(self.on_disk, self.first)
 
@@ -221,6 +227,7 @@ class SimKafka:
         self.machine, self._embedded = machine, embedded
         machine.kafka = self
         self._chance, self.chance_of_clients = machine.chance("kafka"), machine.chance("clients")
+        self._disk_chance = machine.chance("disk")
         self.topics = {
             topic.name: Topic(
                 topic.name, f"id of {topic.name}", topic.cleanup == "compact", flushed(topic.name, topic.flushed)
@@ -403,5 +410,6 @@ class SimKafka:
 
     def _write_to_disk(self) -> None:
         for partition in self.each():
-            partition.on_disk = partition.end
+            if partition.on_disk < partition.end and self._disk_chance.random() < DISK_PART:
+                partition.on_disk = partition.end
         self.machine.later(DISK_SECONDS, self._write_to_disk)

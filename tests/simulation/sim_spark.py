@@ -128,7 +128,7 @@ class SimQuery:
     """A query of one generation: a task for each partition."""
 
     def __init__(self, spark: SimSpark, table: RouteTable, generation: int, start: StartOffsets) -> None:
-        self.table, self.generation, self._spark = table, generation, spark
+        self.table, self.generation, self._spark, self.slowness = table, generation, spark, spark.slowness
         self._stopped, self._problem = False, ""
         self._tasks = [_Task(self, spark.executor_of(number), number, at) for number, at in enumerate(start.offsets)]
 
@@ -182,7 +182,7 @@ class _Task:
         self._runs, self._is_forgotten, self._waits = True, False, False
         self._chance = self._machine.chance(f"task {query.generation}/{number}")
         self._pace = self._chance.choice([0.002, 0.01, 0.05])
-        self.process.later(self._chance.uniform(0.1, 1.5), self._step)
+        self.process.later(query.slowness * self._chance.uniform(0.1, 1.5), self._step)
 
     def stop(self, *, lives_on: bool) -> None:
         """It is told to end. One that the driver has lost sight of goes on for a while."""
@@ -316,6 +316,8 @@ class SimSpark:
         self.machine, self._kafka, self.ended = machine, kafka, ended
         self._options, self._is_local = spark_producer_options(settings), not executors
         self._chance = machine.chance(f"spark {number}")
+        self.slowness = self._chance.choice([0.1, 0.1, 0.5, 1.0])
+        """How long queries take to start, in parts of what they need on a busy machine."""
         self.jvm = machine.start(f"jvm {number}", asyncio.Event().wait)
         processes = [machine.start(f"executor {number}.{one}", asyncio.Event().wait) for one in range(executors)]
         self.executors = [self._executor(process) for process in processes or [self.jvm]]
@@ -349,7 +351,7 @@ class SimSpark:
     def launch(self, table: RouteTable, generation: int, start: StartOffsets) -> SimQuery:
         """Starts a query."""
         self.ask()
-        pause(self._chance.uniform(0.05, 1.0))
+        pause(self.slowness * self._chance.uniform(0.05, 1.0))
         self.ask()
         self.queries.append(SimQuery(self, table, generation, start))
         return self.queries[-1]

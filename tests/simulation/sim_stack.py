@@ -28,7 +28,9 @@ from sim_threads import install
 from penstock.contract.records import record_of, travelling
 from penstock.contract.snapshot import Snapshot
 from penstock.controllers import service as controllers
+from penstock.dispatcher import dispatcher
 from penstock.dispatcher import task as dispatcher_task
+from penstock.dispatcher.cursors import partition
 from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.service import DispatcherService
 from penstock.engine import hanging_transactions, pipeline
@@ -293,6 +295,8 @@ def connect() -> None:
         (router_service, "launch", lambda spark, settings, table, number, at: spark.launch(table, number, at)),
         (router_service, "attempt", lambda spark, routes: None),
         (router_service, "sweep", lambda settings: None),
+        (partition, "PLACE_RECORDS", 3),  # logs are short here
+        (dispatcher, "LOOKED_AHEAD", 60),
         (dispatcher_task, "SubscriberClient", lambda *_: current().stack.network.client()),
         (controllers, "read_config", lambda kubeconfig: None),
         (controllers, "AsyncClient", lambda *_, **__: current().stack.api),

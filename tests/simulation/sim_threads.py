@@ -34,6 +34,8 @@ class Event:
         return self._set
 
     def set(self) -> None:
+        if self._set:
+            return
         self._set = True
         process = PROCESS.get()
         for thread in (*self._waiting, *(() if process is None else process.polling)):

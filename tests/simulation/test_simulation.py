@@ -264,7 +264,7 @@ def test_what_a_route_did_not_get_is_lost_unless_that_was_reported_and_is_true()
     seen.loss("uid", 0, 1, 1)
     assert broken(seen) == [FALSE_LOSS]
     gone = oracle(WELL[0])
-    gone.kafka.partition(topics.EVENTS, 0).remove(1.0)
+    gone.kafka.partition(topics.EVENTS, 0).remove_before(2)
     gone.loss("uid", 0, 1, 1)
     assert broken(gone) == []
 

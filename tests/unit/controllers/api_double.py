@@ -180,6 +180,10 @@ class ApiDouble:
         """The object as stored."""
         return copy.deepcopy(self._objects.get((kind, Key(namespace, name))))
 
+    def peek(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        """The stored object itself, to look at and not to change."""
+        return self._objects.get((kind, Key(namespace, name)))
+
     def all(self, kind: Kind) -> dict[Key, Obj]:
         """Every object of the kind."""
         return {key: copy.deepcopy(obj) for (k, key), obj in self._objects.items() if k == kind}
