@@ -168,7 +168,7 @@ def matches_unready(route: Obj, event: CloudEvent) -> bool:
     """Whether a route would get the event, were it Ready."""
     try:
         verdict = reasons(route, event)
-    except Problem:  # its filters are invalid
+    except UserError:  # its filters are invalid
         return False
     return verdict.matches and not verdict.is_ready
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.operations.installation import Installation
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 MIB = 2**20
@@ -84,7 +84,7 @@ def failing_routes(installation: Installation) -> list[str] | None:
     try:
         with installation.api() as api:
             routes = [obj for resource in ROUTES for obj in api.all(resource)]
-    except Problem:
+    except UserError:
         return None
     return sorted(
         f"{obj['kind'].lower()}/{obj['metadata']['namespace']}/{obj['metadata']['name']}"
