@@ -1,7 +1,7 @@
 """A process that evaluates JSONata: one line of JSON in, one line out.
 
 It is a separate process because an expression may run for ever or use all memory: it can be killed at any time and has
-a memory limit. It ends with its parent, during an evaluation by an alarm. """
+a memory limit. It ends with its parent, during an evaluation by an alarm."""
 
 from __future__ import annotations
 
