@@ -1,4 +1,4 @@
-"""What every controller has: the world it looks at, a way to write a status, and workers that drive it.
+"""What every controller has: the context it looks at, a way to write a status, and workers that drive it.
 
 A reconciler looks at one object and what that refers to, claims the records the data plane needs, and writes the
 status that follows. It may run at any time, any number of times; what it does depends on the present state only.
@@ -157,22 +157,22 @@ class ReconcilerWorkers:
         if kind in self._queues:
             self._queues[kind].add_at(key, seconds)
 
-    def enqueue_all(self, world: ReconcilerContext, kind: Kind) -> None:
+    def enqueue_all(self, context: ReconcilerContext, kind: Kind) -> None:
         """Has every object of the kind looked at."""
-        for obj in world.tracker.informer(kind).all():
+        for obj in context.tracker.informer(kind).all():
             self.enqueue((kind.queue, Key(obj["metadata"].get("namespace") or "", obj["metadata"]["name"])))
 
-    def employ(self, reconciler: Reconciler, world: ReconcilerContext) -> None:
+    def register(self, reconciler: Reconciler, context: ReconcilerContext) -> None:
         """Gives the reconciler a queue that fills with the changes of its kind. Work begins with `start`."""
         name = reconciler.kind.queue
         self._queues[name] = WorkQueue()
-        world.tracker.informer(reconciler.kind).listen(lambda key, _: self.enqueue((name, key)))
+        context.tracker.informer(reconciler.kind).listen(lambda key, _: self.enqueue((name, key)))
 
-    def start(self, reconcilers: list[Reconciler], world: ReconcilerContext) -> None:
+    def start(self, reconcilers: list[Reconciler], context: ReconcilerContext) -> None:
         """Begins work."""
         for reconciler in reconcilers:
             for number in range(self.PER_KIND):
-                self._owner.start(self._work(reconciler, world), f"{reconciler.kind.kind} worker {number}")
+                self._owner.start(self._work(reconciler, context), f"{reconciler.kind.kind} worker {number}")
 
     async def passed(self) -> None:
         """Returns when every object that waits to be looked at has been looked at."""
@@ -200,23 +200,23 @@ class ReconcilerWorkers:
         for queue in self._queues.values():
             queue.close()
 
-    async def _work(self, reconciler: Reconciler, world: ReconcilerContext) -> None:
+    async def _work(self, reconciler: Reconciler, context: ReconcilerContext) -> None:
         queue = self._queues[reconciler.kind.queue]
         while True:
             key = await queue.take()
             failed = False
             try:
-                await self._reconcile(reconciler, world, key)
+                await self._reconcile(reconciler, context, key)
             except Exception as error:  # one object that cannot be reconciled is tried again and holds up no other
                 failed = True
                 self._note(reconciler.kind, key, error)
             finally:
                 queue.done(key, failed=failed)
 
-    async def _reconcile(self, reconciler: Reconciler, world: ReconcilerContext, key: Key) -> None:
+    async def _reconcile(self, reconciler: Reconciler, context: ReconcilerContext, key: Key) -> None:
         observer = (reconciler.kind.queue, key)
-        world.tracker.forget(observer)
-        obj = world.tracker.informer(reconciler.kind).get(key)
+        context.tracker.forget(observer)
+        obj = context.tracker.informer(reconciler.kind).get(key)
         if obj is not None and obj["metadata"].get("deletionTimestamp"):
             obj = None
         try:

@@ -61,16 +61,16 @@ class ControlPlane:
             settings, publisher, self._workers.enqueue, lambda: None, losses_shown=3600
         )
         recorder = EventRecorder(api)  # type: ignore[arg-type]
-        self.world = ReconcilerContext(settings, api, tracker, publisher, self.dataplane, recorder)  # type: ignore[arg-type]
+        self.context = ReconcilerContext(settings, api, tracker, publisher, self.dataplane, recorder)  # type: ignore[arg-type]
         self._lifecycle = Lifecycle()
-        self._task = asyncio.create_task(work_on(self.world, self._workers, self._lifecycle))
+        self._task = asyncio.create_task(work_on(self.context, self._workers, self._lifecycle))
 
     async def stop(self) -> None:
         """Ends as a killed process does: nothing is finished."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._workers.close()
-        await self.world.tracker.close()
+        await self.context.tracker.close()
 
     async def ended(self) -> None:
         """Waits for the end of its work, and raises what ended it."""
@@ -94,7 +94,7 @@ class ControlPlane:
             await asyncio.sleep(0.01)
             if time.monotonic() > deadline:
                 raise AssertionError(f"it never comes to rest; last writes: {self.api.journal[-12:]}")
-            now = (self.api.version, self.world.publisher.version)
+            now = (self.api.version, self.context.publisher.version)
             quiet, before = (quiet + 1 if now == before else 0), now
 
     def ready(self, kind: Kind, name: str, namespace: str = "ns") -> bool:

@@ -55,7 +55,7 @@ async def test_status_is_written_only_when_it_changed(plane: ControlPlane) -> No
     await plane.until(lambda: plane.ready(BROKER, "b"))
     await plane.settled()
     writes = plane.api.status_writes
-    plane.world.tracker.resync()
+    plane.context.tracker.resync()
     await plane.settled()
     assert plane.api.status_writes == writes
 
@@ -204,7 +204,7 @@ async def test_a_changed_filter_is_not_ready_until_the_data_plane_has_it(plane: 
     [route] = [record for record in plane.records().values() if isinstance(record, Route)]
     assert route.attributes == {"type": "x"}, "it is published"
     assert not plane.ready(TRIGGER, "t"), "and nobody has said that he acts by it"
-    plane.dataplane.acknowledge(plane.world.publisher.version)
+    plane.dataplane.acknowledge(plane.context.publisher.version)
     await plane.until(lambda: plane.ready(TRIGGER, "t"))
 
 
@@ -337,7 +337,7 @@ async def test_routes_stay_when_the_kind_of_their_subscriber_may_no_longer_be_re
     routes = {key: record for key, record in plane.records().items() if isinstance(record, Route)}
     plane.api.forbidden.add(GADGET)
     plane.api.cut_watches()
-    plane.world.tracker.informer(GADGET)._note(refuse(403, "gadgets is forbidden"))
+    plane.context.tracker.informer(GADGET)._note(refuse(403, "gadgets is forbidden"))
     await plane.until(lambda: not plane.ready(TRIGGER, "t"))
     await plane.settled()
     assert {key: record for key, record in plane.records().items() if isinstance(record, Route)} == routes
@@ -363,7 +363,7 @@ async def test_a_kind_of_routes_that_cannot_be_read_is_waited_for_and_no_route_g
     hidden = plane.api.forbidden if code == 403 else plane.api.unserved
     hidden.add(kind)
     plane.api.cut_watches()
-    plane.world.tracker.informer(kind)._note(refuse(code, "it is gone for a moment"))
+    plane.context.tracker.informer(kind)._note(refuse(code, "it is gone for a moment"))
     await plane.settled()
     assert plane.topic.records == before
     await plane.stop()
@@ -439,7 +439,7 @@ async def test_a_defect_in_a_listener_ends_the_control_plane(plane: ControlPlane
     def fail(key: Key, obj: Obj | None) -> None:
         raise ZeroDivisionError("on purpose")
 
-    plane.world.tracker.informer(BROKER).listen(fail)
+    plane.context.tracker.informer(BROKER).listen(fail)
     plane.api.apply(BROKER, named("other"))
     with pytest.raises(ExceptionGroup) as ended:
         await plane.ended()

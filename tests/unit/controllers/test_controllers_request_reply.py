@@ -38,7 +38,7 @@ class Asking:
         self.plane = plane
         self.accepted: list[Mapping[str, str]] = []
         self.broker_answers = 202
-        self._app = RequestReplies(plane.world.tracker, plane.world.reply_keys, sinks or cast(Sinks, self), 1000)
+        self._app = RequestReplies(plane.context.tracker, plane.context.reply_keys, sinks or cast(Sinks, self), 1000)
         self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self._app), base_url="http://rr")
 
     async def send(self, sink: ResolvedAddress, event: CloudEvent, namespace: str) -> None:
@@ -139,13 +139,13 @@ async def test_its_trigger_and_its_keys_come_and_go_with_it(plane: ControlPlane,
     assert list(secret["data"]) == ["ns.r.key-0"]
     await plane.settled()
     version = plane.api.version
-    plane.world.tracker.resync()
+    plane.context.tracker.resync()
     await plane.settled()
     assert plane.api.version == version, plane.api.journal[-4:]
     plane.api.remove(REQUEST_REPLY, Key("ns", "r"))
     await plane.until(lambda: not (plane.api.get(SECRET, "knative-eventing", "request-reply-keys") or {})["data"])
     await plane.until(lambda: not plane.api.all(TRIGGER))
-    assert plane.world.reply_keys == {}
+    assert plane.context.reply_keys == {}
 
 
 async def test_without_its_broker_it_is_not_ready(plane: ControlPlane) -> None:

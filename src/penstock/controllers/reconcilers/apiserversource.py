@@ -36,11 +36,11 @@ class ApiServerSourceReconciler:
 
     kind = API_SERVER_SOURCE
 
-    def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
-        self._world, self._enqueue = world, enqueue
-        self._apis = AccountApis(world.api)
+    def __init__(self, context: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
+        self._context, self._enqueue = context, enqueue
+        self._apis = AccountApis(context.api)
         self._runner = WatchRunner(self._apis, sinks.send, self._changed)
-        self._described = DescribedEvents(world, "apiserversource")
+        self._described = DescribedEvents(context, "apiserversource")
         self._keys: dict[str, Key] = {}
         self._uids: dict[Key, str] = {}
         self._follows_namespaces = False
@@ -57,21 +57,21 @@ class ApiServerSourceReconciler:
         self._follow(key, None if obj is None else str(obj["metadata"]["uid"]))
         if obj is None:
             return
-        world, source = self._world, ApiServerSource.read(obj)
+        context, source = self._context, ApiServerSource.read(obj)
         me = (API_SERVER_SOURCE.kind, key)
-        sink = resolve(source.sink, key.namespace, world.tracker.lookup(me))
-        identity = await identity_of(world, me, API_SERVER_SOURCE, obj)
+        sink = resolve(source.sink, key.namespace, context.tracker.lookup(me))
+        identity = await identity_of(context, me, API_SERVER_SOURCE, obj)
         namespaces, missing = self._namespaces(me, source), None
         uid, predicate = source.identity.uid, _predicate(source)
         if isinstance(sink, ResolvedAddress):
             missing = None if source.skips_permissions else await self._missing(source, namespaces)
             if missing is None:
                 addressed = replace(sink, account=identity.account)
-                self._runner.put(WatchPlan(source, namespaces, predicate, addressed, world.api.url))
+                self._runner.put(WatchPlan(source, namespaces, predicate, addressed, context.api.url))
             else:
                 self._runner.remove(uid)
         seen = ApiServerObservation(
-            world.api.url,
+            context.api.url,
             sink,
             namespaces,
             missing,
@@ -80,18 +80,18 @@ class ApiServerSourceReconciler:
             self._runner.trouble(uid),
             identity,
         )
-        status = status_of(obj, seen, world.now())
-        await world.write_status(API_SERVER_SOURCE, obj, status)
-        await self._described.ensure(me, obj, status, world.api.url)
+        status = status_of(obj, seen, context.now())
+        await context.write_status(API_SERVER_SOURCE, obj, status)
+        await self._described.ensure(me, obj, status, context.api.url)
         if missing is not None:
             raise InsufficientPermissions(f"insufficient permissions: {missing}")
 
     def _namespaces(self, me: Observer, source: ApiServerSource) -> tuple[str, ...]:
         if source.namespace_selector is None:
             return (source.identity.namespace,)
-        self._world.tracker.look(me, NAMESPACE, Key("", ""))
+        self._context.tracker.look(me, NAMESPACE, Key("", ""))
         self._follow_namespaces()
-        found = self._world.tracker.informer(NAMESPACE).all()
+        found = self._context.tracker.informer(NAMESPACE).all()
         labels = {str(one["metadata"]["name"]): one["metadata"].get("labels") for one in found}
         return tuple(sorted(name for name in labels if metadata.matches(source.namespace_selector, labels[name])))
 
@@ -100,14 +100,14 @@ class ApiServerSourceReconciler:
         if self._follows_namespaces:
             return
         self._follows_namespaces = True
-        sources = self._world.tracker.informer(API_SERVER_SOURCE)
+        sources = self._context.tracker.informer(API_SERVER_SOURCE)
 
         def announce(_key: Key, _obj: Obj | None) -> None:
             for one in sources.all():
                 if (one.get("spec") or {}).get("namespaceSelector") is not None:
                     self._enqueue((API_SERVER_SOURCE.kind, key_of(one)))
 
-        self._world.tracker.informer(NAMESPACE).listen(announce)
+        self._context.tracker.informer(NAMESPACE).listen(announce)
 
     async def _missing(self, source: ApiServerSource, namespaces: tuple[str, ...]) -> str | None:
         """Which permissions the ServiceAccount lacks, in Knative's words."""
@@ -123,7 +123,7 @@ class ApiServerSourceReconciler:
         return f"User {source.user} cannot {', '.join(lacking)}" if lacking else None
 
     async def _may(self, user: str, attributes: Obj) -> bool:
-        return await self._world.api.is_allowed({"user": user, "resourceAttributes": attributes})
+        return await self._context.api.is_allowed({"user": user, "resourceAttributes": attributes})
 
     def _changed(self, uid: str) -> None:
         if uid in self._keys:

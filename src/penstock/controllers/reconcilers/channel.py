@@ -25,58 +25,58 @@ class ChannelReconciler:
 
     kind = CHANNEL
 
-    def __init__(self, world: ReconcilerContext, subscribers: Subscribers) -> None:
-        self._world, self._subscribers = world, subscribers
+    def __init__(self, context: ReconcilerContext, subscribers: Subscribers) -> None:
+        self._context, self._subscribers = context, subscribers
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        world = self._world
+        context = self._context
         if obj is None:
-            left = world.tracker.look((CHANNEL.kind, key), IN_MEMORY_CHANNEL, key)
+            left = context.tracker.look((CHANNEL.kind, key), IN_MEMORY_CHANNEL, key)
             if left is not None and _owner_uids(left):
                 await self._collect(IN_MEMORY_CHANNEL, key)
             return
-        obj = await write_subscribers(world, CHANNEL, obj, self._subscribers.of(CHANNEL, key, _entries(obj)))
+        obj = await write_subscribers(context, CHANNEL, obj, self._subscribers.of(CHANNEL, key, _entries(obj)))
         channel = Channel.read(obj)
         kind = Kind(str(channel.template.get("apiVersion") or ""), str(channel.template.get("kind") or ""))
         backing, failure = await self._backing(key, obj, channel, kind)
         if backing is not None:
             direct = self._subscribers.of(kind, key, _entries(backing))
-            await write_subscribers(world, kind, backing, merged(channel.subscribers, direct))
+            await write_subscribers(context, kind, backing, merged(channel.subscribers, direct))
         reference = {
             "apiVersion": kind.api_version,
             "kind": kind.kind,
             "name": key.name,
             "namespace": key.namespace,
         }
-        access = access_of(world, (CHANNEL.kind, key), CHANNEL, obj)
-        status = status_of(obj, BackingChannel(reference, backing, failure), world.now(), access)
-        await world.write_status(CHANNEL, obj, status)
+        access = access_of(context, (CHANNEL.kind, key), CHANNEL, obj)
+        status = status_of(obj, BackingChannel(reference, backing, failure), context.now(), access)
+        await context.write_status(CHANNEL, obj, status)
 
     async def _backing(self, key: Key, obj: Obj, channel: Channel, kind: Kind) -> tuple[Obj | None, str | None]:
         """The backing channel, created if it is not there; or why there is none."""
-        world = self._world
-        found = world.tracker.look((CHANNEL.kind, key), kind, key)
+        context = self._context
+        found = context.tracker.look((CHANNEL.kind, key), kind, key)
         if found is not None and _owner_uids(found) - {channel.identity.uid}:
             await self._collect(kind, key)
             return None, None
         if found is not None:
             return found, None
-        unserved = world.tracker.informer(kind).unserved
+        unserved = context.tracker.informer(kind).unserved
         if unserved is not None:
             return None, unserved
         try:
-            return await world.api.create(kind, backing_channel(channel, kind)), None
+            return await context.api.create(kind, backing_channel(channel, kind)), None
         except (Unavailable, Conflict):
             raise
         except KubeError as error:
-            world.recorder.warning(obj, "ChannelFailure", str(error))
+            context.recorder.warning(obj, "ChannelFailure", str(error))
             return None, str(error)
 
     async def _collect(self, kind: Kind, key: Key) -> None:
         """Deletes a backing channel whose Channel is gone: it may have been created just after that was deleted."""
         with contextlib.suppress(NotFound):
-            await self._world.api.delete(kind, key)
+            await self._context.api.delete(kind, key)
 
 
 def backing_channel(channel: Channel, kind: Kind) -> Obj:
@@ -104,13 +104,13 @@ def backing_channel(channel: Channel, kind: Kind) -> Obj:
     }
 
 
-async def write_subscribers(world: ReconcilerContext, kind: Kind, obj: Obj, entries: list[Entry]) -> Obj:
+async def write_subscribers(context: ReconcilerContext, kind: Kind, obj: Obj, entries: list[Entry]) -> Obj:
     """Stores the entries in the channel if it has others; the channel as it then is."""
     if _entries(obj) == entries:
         return obj
     changed = {**obj, "spec": {**(obj.get("spec") or {}), "subscribers": entries}}
-    await world.write_spec(kind, changed)
-    return world.tracker.informer(kind).get(Key(obj["metadata"]["namespace"], obj["metadata"]["name"])) or changed
+    await context.write_spec(kind, changed)
+    return context.tracker.informer(kind).get(Key(obj["metadata"]["namespace"], obj["metadata"]["name"])) or changed
 
 
 def merged(from_channel: list[Entry], direct: list[Entry]) -> list[Entry]:

@@ -15,27 +15,27 @@ from penstock.web import own_authority
 from penstock.web.tls_server import FOLDER, trusted_by_clients
 
 
-def features_of(world: ReconcilerContext, me: Observer) -> Mapping[str, str]:
+def features_of(context: ReconcilerContext, me: Observer) -> Mapping[str, str]:
     """What `config-features` says; who asks hears when that changes."""
-    found = world.tracker.look(me, CONFIG_MAP, Key(SYSTEM_NAMESPACE, features.CONFIG_MAP))
+    found = context.tracker.look(me, CONFIG_MAP, Key(SYSTEM_NAMESPACE, features.CONFIG_MAP))
     return (found or {}).get("data") or {}
 
 
-def tells_types(world: ReconcilerContext, me: Observer) -> bool:
+def tells_types(context: ReconcilerContext, me: Observer) -> bool:
     """Whether the target should report the types of its events; who asks hears when that changes."""
-    return features.enabled_by("eventtype-auto-create", features_of(world, me))
+    return features.enabled_by("eventtype-auto-create", features_of(context, me))
 
 
-def transport(world: ReconcilerContext, me: Observer) -> features.Transport:
+def transport(context: ReconcilerContext, me: Observer) -> features.Transport:
     """Over what the target takes events; who asks hears when that changes."""
-    return features.transport(features_of(world, me))
+    return features.transport(features_of(context, me))
 
 
 def ingress_addresses(
-    world: ReconcilerContext, me: Observer, path: str, audience: str | None
+    context: ReconcilerContext, me: Observer, path: str, audience: str | None
 ) -> tuple[ResolvedAddress, ...]:
     """The addresses of what the ingress takes events for at this path, the one to prefer first."""
-    settings, wanted = world.settings, transport(world, me)
+    settings, wanted = context.settings, transport(context, me)
     plain = ResolvedAddress(settings.ingress_url + path, audience=audience)
     if wanted == "disabled":
         return (plain,)
@@ -44,14 +44,14 @@ def ingress_addresses(
 
 
 def service_addresses(
-    world: ReconcilerContext, me: Observer, place: str, audience: str | None
+    context: ReconcilerContext, me: Observer, place: str, audience: str | None
 ) -> tuple[ResolvedAddress, ...]:
     """The addresses of what the embedded control plane serves itself, behind a Service: `place` is its host and path.
     The one to prefer first."""
-    wanted, plain = transport(world, me), ResolvedAddress(f"http://{place}", audience=audience)
+    wanted, plain = transport(context, me), ResolvedAddress(f"http://{place}", audience=audience)
     if wanted == "disabled":
         return (plain,)
-    authority = own_authority.authority_certificate(world.settings.data_dir / FOLDER, datetime.now(UTC)).decode()
+    authority = own_authority.authority_certificate(context.settings.data_dir / FOLDER, datetime.now(UTC)).decode()
     return _offered(wanted, ResolvedAddress(f"https://{place}", authority, audience), plain)
 
 

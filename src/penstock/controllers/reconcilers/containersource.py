@@ -20,15 +20,15 @@ class ContainerSourceReconciler:
 
     kind = CONTAINER_SOURCE
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is None:
             return
-        world = self._world
-        parts = Parts(world, (CONTAINER_SOURCE.kind, key), obj)
+        context = self._context
+        parts = Parts(context, (CONTAINER_SOURCE.kind, key), obj)
         wanted, binding, deployment, failure = deployment_of(obj), sink_binding_of(obj), None, None
         try:
             binding = await parts.ensure(binding)
@@ -38,7 +38,7 @@ class ContainerSourceReconciler:
         except PartFailed as error:
             failure = str(error)
         seen = ContainerObservation(wanted["metadata"]["name"], binding, deployment, failure)
-        await world.write_status(CONTAINER_SOURCE, obj, status_of(obj, seen, world.now()))
+        await context.write_status(CONTAINER_SOURCE, obj, status_of(obj, seen, context.now()))
 
     async def _deployment(self, parts: Parts, wanted: Obj) -> Obj:
         held = await parts.exists(wanted)

@@ -21,17 +21,17 @@ class EventPolicyReconciler:
 
     kind = EVENT_POLICY
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is not None:
             seen = self._observe((EVENT_POLICY.kind, key), obj)
-            await self._world.write_status(EVENT_POLICY, obj, status_of(obj, seen, self._world.now()))
+            await self._context.write_status(EVENT_POLICY, obj, status_of(obj, seen, self._context.now()))
 
     def _observe(self, me: Observer, obj: Obj) -> EventPolicyObservation:
-        if not features.enabled_by(features.OIDC, features_of(self._world, me)):
+        if not features.enabled_by(features.OIDC, features_of(self._context, me)):
             return EventPolicyObservation(enabled=False)
         subjects: list[str] = []
         try:
@@ -47,7 +47,7 @@ class EventPolicyReconciler:
             return [str(entry["sub"])] if entry.get("sub") else []
         kind = Kind(str(reference.get("apiVersion") or ""), str(reference.get("kind") or ""))
         place = Key(str(reference.get("namespace") or ""), str(reference.get("name") or ""))
-        found = self._world.tracker.look(me, kind, place)
+        found = self._context.tracker.look(me, kind, place)
         if found is None:
-            raise not_found(reference, self._world.tracker.why_missing(kind, place.name))
+            raise not_found(reference, self._context.tracker.why_missing(kind, place.name))
         return subjects_of(reference, found)

@@ -30,22 +30,22 @@ class EventTypeReconciler:
 
     kind = EVENT_TYPE
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is not None:
             seen = self._observe((EVENT_TYPE.kind, key), obj)
-            await self._world.write_status(EVENT_TYPE, obj, status_of(obj, seen, self._world.now()))
+            await self._context.write_status(EVENT_TYPE, obj, status_of(obj, seen, self._context.now()))
 
     def _observe(self, me: Observer, obj: Obj) -> EventTypeObservation:
         reference = reference_of(obj)
         if reference is None:
             return EventTypeObservation(refers=False)
         kind = Kind(reference.api_version, reference.kind)
-        found = self._world.tracker.look(me, kind, Key(reference.namespace, reference.name))
-        unserved = self._world.tracker.informer(kind).unserved
+        found = self._context.tracker.look(me, kind, Key(reference.namespace, reference.name))
+        unserved = self._context.tracker.informer(kind).unserved
         return EventTypeObservation(refers=True, found=found is not None, unreadable=unserved)
 
 
@@ -113,13 +113,13 @@ def _place(target: Target) -> SentTo:
 class DescribedEvents:
     """The EventTypes of all sources of one kind."""
 
-    def __init__(self, world: ReconcilerContext, kind: str) -> None:
-        self._world, self._kind = world, kind
+    def __init__(self, context: ReconcilerContext, kind: str) -> None:
+        self._context, self._kind = context, kind
 
     async def ensure(self, me: Observer, obj: Obj, status: dict[str, Any], source: str) -> None:
         """Has the EventTypes that the status asks for, and no others of this source. Nothing waits for them: a server
         that refuses them keeps no source from sending."""
-        parts, described = Parts(self._world, me, obj), descriptions(self._kind)
+        parts, described = Parts(self._context, me, obj), descriptions(self._kind)
         wanted = event_types_of(obj, status, described)
         unwanted = {name_of(obj, kind, source) for kind in described} - {one["metadata"]["name"] for one in wanted}
         try:
@@ -127,4 +127,4 @@ class DescribedEvents:
             for one in wanted:
                 await parts.ensure(one, fixed="reference")
         except PartFailed as error:
-            self._world.recorder.warning(obj, "EventTypeFailed", str(error))
+            self._context.recorder.warning(obj, "EventTypeFailed", str(error))

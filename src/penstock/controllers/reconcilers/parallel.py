@@ -18,24 +18,24 @@ class ParallelReconciler:
 
     kind = PARALLEL
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is None:
             return
-        parts = Parts(self._world, (PARALLEL.kind, key), obj)
+        parts = Parts(self._context, (PARALLEL.kind, key), obj)
         parallel = Parallel.read(obj)
         await parts.remove(of_another_kind(_channels_before(obj), _channel_kind(parallel)))
         seen = await self._bring_about(parts, parallel)
         failure = seen.channel_failure or seen.subscription_failure
         if failure is not None:
-            self._world.recorder.warning(obj, "InternalError", failure)
+            self._context.recorder.warning(obj, "InternalError", failure)
         elif len(seen.subscriptions) == len(parallel.branches):
             await self._clear(parts, key, parallel)
-        seen = replace(seen, access=access_of(self._world, (PARALLEL.kind, key), PARALLEL, obj))
-        await self._world.write_status(PARALLEL, obj, status_of(obj, seen, self._world.now()))
+        seen = replace(seen, access=access_of(self._context, (PARALLEL.kind, key), PARALLEL, obj))
+        await self._context.write_status(PARALLEL, obj, status_of(obj, seen, self._context.now()))
 
     async def _bring_about(self, parts: Parts, parallel: Parallel) -> ParallelObservation:
         channels: list[Obj] = []

@@ -24,8 +24,8 @@ class PartFailed(Exception):  # told in the status, and tried again when somethi
 class Parts:
     """The parts of one object, as its reconciler sees them."""
 
-    def __init__(self, world: ReconcilerContext, me: Observer, owner: Obj) -> None:
-        self._world, self._me, self._owner = world, me, owner
+    def __init__(self, context: ReconcilerContext, me: Observer, owner: Obj) -> None:
+        self._context, self._me, self._owner = context, me, owner
 
     async def exists(self, wanted: Obj) -> Obj:
         """The part as stored, whatever its spec by now."""
@@ -42,11 +42,11 @@ class Parts:
         spec = found.get("spec") or {}
         if fixed is not None and spec.get(fixed) != wanted["spec"].get(fixed):
             await self._delete((kind, key))
-            return await answered(self._world.api.create(kind, wanted))
+            return await answered(self._context.api.create(kind, wanted))
         if spec == wanted["spec"]:
             return found
-        await answered(self._world.write_spec(kind, {**found, "spec": wanted["spec"]}))
-        return self._world.tracker.informer(kind).get(key) or found
+        await answered(self._context.write_spec(kind, {**found, "spec": wanted["spec"]}))
+        return self._context.tracker.informer(kind).get(key) or found
 
     async def own(self, wanted: Obj) -> Obj:
         """The part as stored, with all that is wanted of its spec; the server's defaults beside it stay. One of the
@@ -60,8 +60,8 @@ class Parts:
         spec = found.get("spec") or {}
         if covers(spec, wanted["spec"]):
             return found
-        await answered(self._world.write_spec(kind, {**found, "spec": {**spec, **wanted["spec"]}}))
-        return self._world.tracker.informer(kind).get(key) or found
+        await answered(self._context.write_spec(kind, {**found, "spec": {**spec, **wanted["spec"]}}))
+        return self._context.tracker.informer(kind).get(key) or found
 
     async def remove(self, places: Iterable[Place]) -> None:
         """Deletes those parts that are there and belong to the owner."""
@@ -77,7 +77,7 @@ class Parts:
     def _held(self, place: Place) -> Obj | None:
         """The part; the owner is enqueued when it changes. What a former owner of the same name left counts not."""
         kind, key = place
-        found = self._world.tracker.look(self._me, kind, key)
+        found = self._context.tracker.look(self._me, kind, key)
         return None if found is None or self._is_left_over(found) else found
 
     def _is_left_over(self, part: Obj) -> bool:
@@ -89,17 +89,17 @@ class Parts:
 
     async def _create(self, wanted: Obj) -> Obj:
         kind, key = place_of(wanted)
-        informer = self._world.tracker.informer(kind)
+        informer = self._context.tracker.informer(kind)
         if informer.unserved is not None:
             raise PartFailed(informer.unserved)
         if informer.get(key) is not None:
             # Its predecessor is on the way out, and the watch tells when it is gone.
             return wanted
-        return await answered(self._world.api.create(kind, wanted))
+        return await answered(self._context.api.create(kind, wanted))
 
     async def _delete(self, place: Place) -> None:
         with contextlib.suppress(NotFound):
-            await self._world.api.delete(*place)
+            await self._context.api.delete(*place)
 
 
 def place_of(part: Obj) -> Place:

@@ -23,22 +23,22 @@ class Sources:
     """Everything about sources that one control plane has."""
 
     def __init__(
-        self, world: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str] = str
+        self, context: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str] = str
     ) -> None:
         """`trusted` are certificates, in PEM, by which every sink may be believed."""
-        self._settings = world.settings
+        self._settings = context.settings
         self._group: asyncio.TaskGroup | None = None
         self._tokens: AccountTokens | None = None
         self._requests: TokenRequests | None = None
-        destinations = Destinations(world.settings)
-        self._sinks = Sinks(world.publisher.locate, self._token, destinations=destinations, trusted=trusted)
-        self._pings = PingSourceReconciler(world, enqueue, self._sinks)
-        self._watches = ApiServerSourceReconciler(world, enqueue, self._sinks)
+        destinations = Destinations(context.settings)
+        self._sinks = Sinks(context.publisher.locate, self._token, destinations=destinations, trusted=trusted)
+        self._pings = PingSourceReconciler(context, enqueue, self._sinks)
+        self._watches = ApiServerSourceReconciler(context, enqueue, self._sinks)
         self.reconcilers: list[Reconciler] = [
             self._pings,
             self._watches,
-            ContainerSourceReconciler(world),
-            SinkBindingReconciler(world, enqueue, trusted, self._issued),
+            ContainerSourceReconciler(context),
+            SinkBindingReconciler(context, enqueue, trusted, self._issued),
         ]
 
     async def run(self) -> None:

@@ -18,24 +18,24 @@ class SequenceReconciler:
 
     kind = SEQUENCE
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is None:
             return
-        parts = Parts(self._world, (SEQUENCE.kind, key), obj)
+        parts = Parts(self._context, (SEQUENCE.kind, key), obj)
         sequence = Sequence.read(obj)
         await parts.remove(of_another_kind(_channels_before(obj), _channel_kind(sequence)))
         seen = await self._bring_about(parts, sequence)
         failure = seen.channel_failure or seen.subscription_failure
         if failure is not None:
-            self._world.recorder.warning(obj, "InternalError", failure)
+            self._context.recorder.warning(obj, "InternalError", failure)
         elif len(seen.subscriptions) == len(sequence.steps):
             await self._clear(parts, key, sequence)
-        seen = replace(seen, access=access_of(self._world, (SEQUENCE.kind, key), SEQUENCE, obj))
-        await self._world.write_status(SEQUENCE, obj, status_of(obj, seen, self._world.now()))
+        seen = replace(seen, access=access_of(self._context, (SEQUENCE.kind, key), SEQUENCE, obj))
+        await self._context.write_status(SEQUENCE, obj, status_of(obj, seen, self._context.now()))
 
     async def _bring_about(self, parts: Parts, sequence: Sequence) -> SequenceObservation:
         channels: list[Obj] = []

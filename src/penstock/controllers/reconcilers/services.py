@@ -163,12 +163,12 @@ class ServiceReconciler:
 
     kind = SERVICE
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     def listen_to_pods(self, workers: ReconcilerWorkers) -> None:
         """Has the Services of a namespace looked at when one of its Pods changes."""
-        services = self._world.tracker.informer(SERVICE)
+        services = self._context.tracker.informer(SERVICE)
 
         def announce(key: Key, _pod: Obj | None) -> None:
             # A Pod that lost a label leaves a Service it no longer names, so all of the namespace are looked at.
@@ -176,50 +176,50 @@ class ServiceReconciler:
                 if service["metadata"]["namespace"] == key.namespace:
                     workers.enqueue((SERVICE.kind, Key(key.namespace, service["metadata"]["name"])))
 
-        self._world.tracker.informer(POD).listen(announce)
+        self._context.tracker.informer(POD).listen(announce)
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        world, me = self._world, (SERVICE.kind, key)
-        held = world.tracker.look(me, ENDPOINTS, key)
-        world.guarded_pods.pop(key, None)
+        context, me = self._context, (SERVICE.kind, key)
+        held = context.tracker.look(me, ENDPOINTS, key)
+        context.guarded_pods.pop(key, None)
         if obj is None:
-            world.publisher.claim(me, [])
+            context.publisher.claim(me, [])
             return
         if not (obj.get("spec") or {}).get("selector"):
             # Without a selector the Endpoints are somebody else's, or there are none.
             self._claim(me, obj, name_of(obj, (held or {}).get("subsets") or []))
             return
-        pods = [pod for pod in world.tracker.informer(POD).all() if selects(obj, pod)]
+        pods = [pod for pod in context.tracker.informer(POD).all() if selects(obj, pod)]
         subsets = endpoints_of(obj, pods)
         name = name_of(obj, subsets)
-        if _is_guarded(obj) and features.enabled_by(features.OIDC, features_of(world, me)):
+        if _is_guarded(obj) and features.enabled_by(features.OIDC, features_of(context, me)):
             # Every port of such a Service leads to the same one of its Pods.
-            world.guarded_pods[key] = next(iter(name.ports.values()), ())
-            name = _led_to(name, world.guard_ports)
+            context.guarded_pods[key] = next(iter(name.ports.values()), ())
+            name = _led_to(name, context.guard_ports)
         self._claim(me, obj, name)
         await self._write_endpoints(obj, held, subsets)
 
     def _claim(self, me: Observer, service: Obj, name: ServiceName) -> None:
-        for kind, owner in self._world.publisher.claim(me, [name]).values():
+        for kind, owner in self._context.publisher.claim(me, [name]).values():
             where = f"{kind} {owner.namespace}/{owner.name}" if owner.namespace else f"penstock ({kind})"
-            self._world.recorder.warning(service, "NameTaken", f"The name {name.host} belongs to {where}.")
+            self._context.recorder.warning(service, "NameTaken", f"The name {name.host} belongs to {where}.")
 
     async def _write_endpoints(self, service: Obj, held: Obj | None, subsets: list[dict[str, Any]]) -> None:
         if held is None:
-            await self._world.api.create(ENDPOINTS, _endpoints(service, subsets))
+            await self._context.api.create(ENDPOINTS, _endpoints(service, subsets))
         elif (held.get("subsets") or []) != subsets:
             with contextlib.suppress(NotFound):
-                await self._world.write_spec(ENDPOINTS, {**held, "subsets": subsets})
+                await self._context.write_spec(ENDPOINTS, {**held, "subsets": subsets})
 
 
-def guard_service(world: ReconcilerContext, service: Key, transport: Transport, access: TargetAccess) -> bool:
+def guard_service(context: ReconcilerContext, service: Key, transport: Transport, access: TargetAccess) -> bool:
     """Notes who may send to a Service of `GUARDED`; whether requests to it are checked at all."""
     record = access_record(access)
     if record is None:
-        world.service_guards.pop(service, None)
+        context.service_guards.pop(service, None)
         return False
-    world.service_guards[service] = SinkGuard(transport, TargetRules(service.namespace, record))
+    context.service_guards[service] = SinkGuard(transport, TargetRules(service.namespace, record))
     return True
 
 

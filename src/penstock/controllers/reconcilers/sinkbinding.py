@@ -57,13 +57,13 @@ class BundleCopies:
     """The trust bundles of every namespace, as SinkBindings need them."""
 
     def __init__(
-        self, world: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str]
+        self, context: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str]
     ) -> None:
         """`trusted` are the certificates of all bundles, in PEM."""
-        self._world, self._enqueue, self._trusted = world, enqueue, trusted
+        self._context, self._enqueue, self._trusted = context, enqueue, trusted
         self._bundles: dict[str, dict[str, Obj]] = defaultdict(dict)
         """By namespace and name; users may have some of their own."""
-        world.tracker.informer(CONFIG_MAP).listen(self._announce)
+        context.tracker.informer(CONFIG_MAP).listen(self._announce)
 
     async def ensure(self, binding: Obj) -> tuple[list[str], str | None]:
         """Has every copy made for the SinkBinding. The names of the bundles that Pods of its namespace are to mount,
@@ -85,7 +85,7 @@ class BundleCopies:
         for name, one in list(self._bundles[namespace].items()):
             if is_copy(one) and is_owned_by(one, binding) and name not in wanted:
                 with contextlib.suppress(NotFound):
-                    await self._world.api.delete(CONFIG_MAP, key_of(one))
+                    await self._context.api.delete(CONFIG_MAP, key_of(one))
 
     def _wanted(self, namespace: str) -> list[Obj]:
         if namespace == SYSTEM_NAMESPACE:
@@ -94,14 +94,14 @@ class BundleCopies:
 
     async def _ensure(self, wanted: Obj, binding: Obj) -> None:
         key = key_of(wanted)
-        held = self._world.tracker.informer(CONFIG_MAP).get(key)
+        held = self._context.tracker.informer(CONFIG_MAP).get(key)
         if held is not None and not is_copy(held):
             raise PartFailed(f'There is an existing ConfigMap "{key.name}" that we do not own.')
         made = brought_up_to_date(held, wanted, binding)
         if held is None:
-            await answered(self._world.create(CONFIG_MAP, made))
+            await answered(self._context.create(CONFIG_MAP, made))
         elif made is not held:
-            await answered(self._world.write_spec(CONFIG_MAP, made))
+            await answered(self._context.write_spec(CONFIG_MAP, made))
 
     def _announce(self, key: Key, obj: Obj | None) -> None:
         """Has the SinkBindings looked at that a changed bundle concerns: all, or those of its namespace."""
@@ -110,7 +110,7 @@ class BundleCopies:
             self._bundles[key.namespace][key.name] = obj
         elif before is None:
             return
-        for one in self._world.tracker.informer(SINK_BINDING).all():
+        for one in self._context.tracker.informer(SINK_BINDING).all():
             if key.namespace in (SYSTEM_NAMESPACE, key_of(one).namespace):
                 self._enqueue((SINK_BINDING.kind, key_of(one)))
 
@@ -130,8 +130,8 @@ Ask = Callable[[str, str, str], Awaitable["Issued"]]
 class TokenSecrets:
     """The Secrets of SinkBindings."""
 
-    def __init__(self, world: ReconcilerContext, ask: Ask) -> None:
-        self._world, self._ask = world, ask
+    def __init__(self, context: ReconcilerContext, ask: Ask) -> None:
+        self._context, self._ask = context, ask
 
     async def ensure(self, me: Observer, obj: Obj, sink: ResolvedAddress | Unresolved) -> SubjectCredentials:
         """As whom the SinkBinding's subjects send, and where their token is."""
@@ -142,7 +142,7 @@ class TokenSecrets:
             return SubjectCredentials(
                 SenderIdentity(str((status.get("auth") or {}).get("serviceAccountName") or "")), held
             )
-        enabled = features.enabled_by(features.OIDC, features_of(self._world, me))
+        enabled = features.enabled_by(features.OIDC, features_of(self._context, me))
         if not enabled or sink.audience is None:
             if held:
                 await self._remove(Key(obj["metadata"]["namespace"], held), obj["metadata"]["uid"])
@@ -153,7 +153,7 @@ class TokenSecrets:
         return await self._kept(obj, identity, sink.audience)
 
     async def _identity(self, me: Observer, obj: Obj) -> SenderIdentity:
-        return await identity_of(self._world, me, SINK_BINDING, obj)
+        return await identity_of(self._context, me, SINK_BINDING, obj)
 
     async def _kept(self, obj: Obj, identity: SenderIdentity, audience: str) -> SubjectCredentials:
         metadata = obj["metadata"]
@@ -167,12 +167,12 @@ class TokenSecrets:
     async def _renewed(self, obj: Obj, key: Key, identity: SenderIdentity, audience: str) -> SubjectCredentials:
         from penstock.oidc.tokens import NoToken, remaining
 
-        api, metadata = self._world.api, obj["metadata"]
+        api, metadata = self._context.api, obj["metadata"]
         found = await api.read(SECRET, key)
         if found is not None and (controller_of(found) or {}).get("uid") != metadata["uid"]:
             return SubjectCredentials(identity, "", f"secret {key.name} not owned by SinkBinding {metadata['name']}")
         token = base64.b64decode(((found or {}).get("data") or {}).get(FILE) or "").decode(errors="replace")
-        if remaining(token, audience, time.time()) > max(RENEWED_SECONDS, 2 * self._world.settings.resync_seconds):
+        if remaining(token, audience, time.time()) > max(RENEWED_SECONDS, 2 * self._context.settings.resync_seconds):
             return SubjectCredentials(identity, key.name)
         try:
             issued = await self._ask(key.namespace, identity.account, audience)
@@ -187,11 +187,11 @@ class TokenSecrets:
         return SubjectCredentials(identity, key.name)
 
     async def _remove(self, key: Key, owner: str) -> None:
-        found = await self._world.api.read(SECRET, key)
+        found = await self._context.api.read(SECRET, key)
         if found is None or (controller_of(found) or {}).get("uid") != owner:
             return
         with contextlib.suppress(NotFound):
-            await self._world.api.delete(SECRET, key)
+            await self._context.api.delete(SECRET, key)
 
 
 def secret_of(obj: Obj, key: Key, data: dict[str, str]) -> Obj:
@@ -218,27 +218,27 @@ class SinkBindingReconciler:
     kind = SINK_BINDING
 
     def __init__(
-        self, world: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str], ask: Ask
+        self, context: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str], ask: Ask
     ) -> None:
         """`trusted` are the certificates of all trust bundles, in PEM; `ask` gives tokens."""
-        self._world, self._enqueue = world, enqueue
-        self._bundles = BundleCopies(world, enqueue, trusted)
-        self._tokens = TokenSecrets(world, ask)
+        self._context, self._enqueue = context, enqueue
+        self._bundles = BundleCopies(context, enqueue, trusted)
+        self._tokens = TokenSecrets(context, ask)
         self._watched: set[Kind] = set()
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is None:
-            leaving = self._world.tracker.informer(SINK_BINDING).get(key)
+            leaving = self._context.tracker.informer(SINK_BINDING).get(key)
             if leaving is not None and FINALIZER in (leaving["metadata"].get("finalizers") or []):
                 await self._finish(key, leaving)
             return
-        world, binding = self._world, SinkBinding.read(obj)
+        context, binding = self._context, SinkBinding.read(obj)
         if FINALIZER not in (obj["metadata"].get("finalizers") or []):
             finalizers = [*(obj["metadata"].get("finalizers") or []), FINALIZER]
-            await world.write_spec(SINK_BINDING, {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}})
-            obj = world.tracker.informer(SINK_BINDING).get(key) or obj
-        sink = resolve(binding.sink, key.namespace, world.tracker.lookup((SINK_BINDING.kind, key)))
+            await context.write_spec(SINK_BINDING, {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}})
+            obj = context.tracker.informer(SINK_BINDING).get(key) or obj
+        sink = resolve(binding.sink, key.namespace, context.tracker.lookup((SINK_BINDING.kind, key)))
         subjects = self._subjects(key, binding.subject)
         problem = subjects if isinstance(subjects, BindingProblem) else None
         bundles, missing = await self._bundles.ensure(obj)
@@ -250,7 +250,7 @@ class SinkBindingReconciler:
         # Only now: a Pod that starts meanwhile would wait for a volume that is not there any more.
         await self._bundles.remove_others(obj)
         seen = BindingObservation(sink, problem, missing, credentials)
-        await world.write_status(SINK_BINDING, obj, status_of(obj, seen, world.now()))
+        await context.write_status(SINK_BINDING, obj, status_of(obj, seen, context.now()))
 
     async def _finish(self, key: Key, obj: Obj) -> None:
         """Takes back what was done, and lets the SinkBinding go."""
@@ -260,17 +260,17 @@ class SinkBindingReconciler:
         finalizers = [one for one in obj["metadata"]["finalizers"] if one != FINALIZER]
         with contextlib.suppress(NotFound):
             changed = {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
-            await self._world.write_spec(SINK_BINDING, changed)
+            await self._context.write_spec(SINK_BINDING, changed)
 
     def _subjects(self, key: Key, subject: Subject) -> list[Obj] | BindingProblem:
         """The objects to bind; the SinkBinding is enqueued when they change, and when others become such."""
-        world, kind = self._world, Kind(subject.api_version, subject.kind)
-        found = world.tracker.look((SINK_BINDING.kind, key), kind, Key(subject.namespace, subject.name))
-        informer = world.tracker.informer(kind)
+        context, kind = self._context, Kind(subject.api_version, subject.kind)
+        found = context.tracker.look((SINK_BINDING.kind, key), kind, Key(subject.namespace, subject.name))
+        informer = context.tracker.informer(kind)
         if informer.unserved is not None:
             return BindingProblem("SubjectUnavailable", informer.unserved)
         if subject.name:
-            missing = BindingProblem("SubjectMissing", world.tracker.why_missing(kind, subject.name))
+            missing = BindingProblem("SubjectMissing", context.tracker.why_missing(kind, subject.name))
             return missing if found is None or found["metadata"].get("deletionTimestamp") else [found]
         self._watch(kind)
         return [one for one in informer.all() if subject.has(one) and not one["metadata"].get("deletionTimestamp")]
@@ -280,7 +280,7 @@ class SinkBindingReconciler:
         if kind in self._watched:
             return
         self._watched.add(kind)
-        bindings = self._world.tracker.informer(SINK_BINDING)
+        bindings = self._context.tracker.informer(SINK_BINDING)
 
         def announce(key: Key, _obj: Obj | None) -> None:
             for one in bindings.all():
@@ -292,7 +292,7 @@ class SinkBindingReconciler:
                 ):
                     self._enqueue((SINK_BINDING.kind, key_of(one)))
 
-        self._world.tracker.informer(kind).listen(announce)
+        self._context.tracker.informer(kind).listen(announce)
 
     async def _write(self, changes: list[tuple[Obj, Obj]]) -> BindingProblem | None:
         """Stores what has changed; why it cannot, where the server says so."""
@@ -300,7 +300,7 @@ class SinkBindingReconciler:
             if after is before:
                 continue
             try:
-                await self._world.write_spec(Kind(before["apiVersion"], before["kind"]), after)
+                await self._context.write_spec(Kind(before["apiVersion"], before["kind"]), after)
             except NotFound:
                 continue
             except (Unavailable, Conflict):

@@ -31,8 +31,8 @@ class SubscriptionReconciler:
 
     kind = SUBSCRIPTION
 
-    def __init__(self, world: ReconcilerContext, subscribers: Subscribers) -> None:
-        self._world, self._subscribers = world, subscribers
+    def __init__(self, context: ReconcilerContext, subscribers: Subscribers) -> None:
+        self._context, self._subscribers = context, subscribers
         self._known: dict[Key, Obj] = {}
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
@@ -41,9 +41,9 @@ class SubscriptionReconciler:
             self._tell_of_removal(self._known.pop(key, None))
             return
         self._known[key] = obj
-        world, me = self._world, (SUBSCRIPTION.kind, key)
+        context, me = self._context, (SUBSCRIPTION.kind, key)
         subscription = Subscription.read(obj)
-        lookup = world.tracker.lookup(me)
+        lookup = context.tracker.lookup(me)
         channel = lookup(subscription.channel)
         inherited = None if isinstance(channel, Unresolved) else (channel.get("spec") or {}).get("delivery")
         delivery = effective(subscription.delivery, inherited)
@@ -58,34 +58,34 @@ class SubscriptionReconciler:
             subscriber=subscriber,
             reply=reply,
             dead_letter=resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup),
-            losses=world.dataplane.losses(subscription.identity.uid),
-            delivery=world.dataplane.delivery(subscription.identity.uid),
+            losses=context.dataplane.losses(subscription.identity.uid),
+            delivery=context.dataplane.delivery(subscription.identity.uid),
             paused=options.paused,
-            identity=await identity_of(world, me, SUBSCRIPTION, obj),
-            past=observe_past(world.publisher, world.dataplane, subscription.identity.uid),
-            secrets=used_secrets(world.tracker, me, key.namespace, options, url),
+            identity=await identity_of(context, me, SUBSCRIPTION, obj),
+            past=observe_past(context.publisher, context.dataplane, subscription.identity.uid),
+            secrets=used_secrets(context.tracker, me, key.namespace, options, url),
         )
         self._subscribers.put(key, subscriber_spec(obj, seen, delivery))
         kind = Kind(subscription.channel.api_version, subscription.channel.kind)
         if seen.channel is not None and kind not in (CHANNEL, IN_MEMORY_CHANNEL):
             await self._enter_foreign_channel(kind, dict(seen.channel))
-        status = status_of(obj, seen, world.now())
-        await world.write_status(SUBSCRIPTION, obj, status)
+        status = status_of(obj, seen, context.now())
+        await context.write_status(SUBSCRIPTION, obj, status)
         self._tell(obj, status, subscription.channel.name)
 
     async def _enter_foreign_channel(self, kind: Kind, channel: Obj) -> None:
         """A channel of a kind that has its own controller takes entries straight from here."""
         key = Key(channel["metadata"]["namespace"], channel["metadata"]["name"])
         held = (channel.get("spec") or {}).get("subscribers") or []
-        await write_subscribers(self._world, kind, channel, self._subscribers.of(kind, key, held))
+        await write_subscribers(self._context, kind, channel, self._subscribers.of(kind, key, held))
 
     def _tell(self, obj: Obj, status: Obj, channel: str) -> None:
         added = find(status["conditions"], ADDED_TO_CHANNEL) or {}
         if added.get("status") == "True" and not was_true(obj, ADDED_TO_CHANNEL):
             message = f'Subscription was synchronized to channel "{channel}"'
-            self._world.recorder.normal(obj, "SubscriberSync", message)
+            self._context.recorder.normal(obj, "SubscriberSync", message)
 
     def _tell_of_removal(self, obj: Obj | None) -> None:
         if obj is not None:
             message = f'Subscription was removed from channel "{Subscription.read(obj).channel.name}"'
-            self._world.recorder.normal(obj, "SubscriberRemoved", message)
+            self._context.recorder.normal(obj, "SubscriberRemoved", message)

@@ -38,39 +38,41 @@ class WorkloadReconciler:
     kind: Kind
     owned: Kind
 
-    def __init__(self, world: ReconcilerContext, workers: ReconcilerWorkers, clock: Clock = now) -> None:
-        self._world, self._workers, self._clock = world, workers, clock
+    def __init__(self, context: ReconcilerContext, workers: ReconcilerWorkers, clock: Clock = now) -> None:
+        self._context, self._workers, self._clock = context, workers, clock
 
     def _owned(self, obj: Obj) -> list[Obj]:
         """What the object manages. Raises NotYetKnown: what is not seen yet would be made again."""
-        self._world.tracker.look((self.kind.kind, key_of(obj)), self.owned, key_of(obj))
-        return owned_by(obj, self._world.tracker.informer(self.owned).all())
+        self._context.tracker.look((self.kind.kind, key_of(obj)), self.owned, key_of(obj))
+        return owned_by(obj, self._context.tracker.informer(self.owned).all())
 
     async def _create(self, owner: Obj, kind: Kind, obj: Obj) -> None:
         """Creates the object and tells of it; what is there already is fine."""
         try:
-            await self._world.create(kind, obj)
+            await self._context.create(kind, obj)
         except Conflict:
             return
         except KubeError as error:
-            self._world.recorder.warning(owner, "FailedCreate", f"Error creating: {error}")
+            self._context.recorder.warning(owner, "FailedCreate", f"Error creating: {error}")
             raise
         name = obj["metadata"]["name"]
         if kind == POD:
-            self._world.recorder.normal(owner, "SuccessfulCreate", f"Created pod: {name}")
+            self._context.recorder.normal(owner, "SuccessfulCreate", f"Created pod: {name}")
 
     async def _delete(self, owner: Obj, kind: Kind, objects: Iterable[Obj]) -> None:
         for obj in objects:
             if is_terminating(obj):
                 continue
             with contextlib.suppress(NotFound):
-                await self._world.api.delete(kind, key_of(obj))
+                await self._context.api.delete(kind, key_of(obj))
             if kind == POD:
-                self._world.recorder.normal(owner, "SuccessfulDelete", f"Deleted pod: {obj['metadata']['name']}")
+                self._context.recorder.normal(owner, "SuccessfulDelete", f"Deleted pod: {obj['metadata']['name']}")
 
     def _tell(self, obj: Obj, events: Iterable[tuple[str, str, str]]) -> None:
         for kind, reason, message in events:
-            (self._world.recorder.warning if kind == "Warning" else self._world.recorder.normal)(obj, reason, message)
+            (self._context.recorder.warning if kind == "Warning" else self._context.recorder.normal)(
+                obj, reason, message
+            )
 
     def _look_again(self, obj: Obj, seconds: float | None) -> None:
         self._workers.enqueue_later((self.kind.kind, key_of(obj)), seconds)
@@ -90,7 +92,7 @@ class JobReconciler(WorkloadReconciler):
             await self._delete(obj, JOB, [obj])
             return
         # Counted before anything is made: what a Job has counted must be known whatever happens next.
-        await self._world.write_status(JOB, obj, decision.status)
+        await self._context.write_status(JOB, obj, decision.status)
         self._tell(obj, decision.tell)
         await self._delete(obj, POD, decision.delete)
         for pod in self._pods(obj, decision.create):
@@ -117,7 +119,7 @@ class ReplicaSetReconciler(WorkloadReconciler):
         await self._delete(obj, POD, decision.delete)
         for _ in range(decision.create):
             await self._create(obj, POD, pod_of(obj["spec"]["template"], obj, REPLICA_SET))
-        await self._world.write_status(REPLICA_SET, obj, decision.status)
+        await self._context.write_status(REPLICA_SET, obj, decision.status)
         self._look_again(obj, decision.again)
 
 
@@ -135,11 +137,11 @@ class DeploymentReconciler(WorkloadReconciler):
             await self._create(obj, REPLICA_SET, decision.create)
             self._tell(obj, [_scaled(decision.create, int(decision.create["spec"]["replicas"]), 0)])
         if decision.revise is not None:
-            await self._world.write_spec(REPLICA_SET, decision.revise)
+            await self._context.write_spec(REPLICA_SET, decision.revise)
         else:
             await self._scale(obj, decision.scale)
         await self._delete(obj, REPLICA_SET, decision.delete)
-        await self._world.write_status(DEPLOYMENT, obj, decision.status)
+        await self._context.write_status(DEPLOYMENT, obj, decision.status)
         await self._number(key, decision.revision)
         self._look_again(obj, decision.again)
 
@@ -147,19 +149,19 @@ class DeploymentReconciler(WorkloadReconciler):
         for replicaset, replicas in changes:
             before = int(replicaset["spec"].get("replicas", 1))
             spec = {**replicaset["spec"], "replicas": replicas}
-            await self._world.write_spec(REPLICA_SET, {**replicaset, "spec": spec})
+            await self._context.write_spec(REPLICA_SET, {**replicaset, "spec": spec})
             self._tell(obj, [_scaled(replicaset, replicas, before)])
 
     async def _number(self, key: Key, revision: str) -> None:
         """Says in the Deployment which of its revisions is the present one."""
-        current = self._world.tracker.informer(DEPLOYMENT).get(key)
+        current = self._context.tracker.informer(DEPLOYMENT).get(key)
         if not revision or current is None:
             return
         metadata = current["metadata"]
         annotations = metadata.get("annotations") or {}
         if annotations.get(deployments.REVISION) != revision:
             numbered = {**annotations, deployments.REVISION: revision}
-            await self._world.write_spec(DEPLOYMENT, {**current, "metadata": {**metadata, "annotations": numbered}})
+            await self._context.write_spec(DEPLOYMENT, {**current, "metadata": {**metadata, "annotations": numbered}})
 
 
 def _scaled(replicaset: Obj, replicas: int, before: int) -> tuple[str, str, str]:
@@ -184,7 +186,7 @@ class CronJobReconciler(WorkloadReconciler):
             await self._create(obj, JOB, decision.create)
         self._tell(obj, decision.tell)
         await self._delete(obj, JOB, decision.delete)
-        await self._world.write_status(CRON_JOB, obj, decision.status)
+        await self._context.write_status(CRON_JOB, obj, decision.status)
         self._look_again(obj, decision.again)
 
 
@@ -204,28 +206,28 @@ class EndpointSliceReconciler(WorkloadReconciler):
                 await self._create(obj, ENDPOINT_SLICE, wanted)
             elif not endpointslices.same(found, wanted):
                 changed = {**found, **{field: wanted[field] for field in ("endpoints", "ports")}}
-                await self._world.write_spec(ENDPOINT_SLICE, changed)
+                await self._context.write_spec(ENDPOINT_SLICE, changed)
         await self._delete(obj, ENDPOINT_SLICE, held.values())
 
 
 _Concrete = JobReconciler | ReplicaSetReconciler | DeploymentReconciler | CronJobReconciler | EndpointSliceReconciler
 
 
-def workload_reconcilers(world: ReconcilerContext, workers: ReconcilerWorkers) -> list[Reconciler]:
+def workload_reconcilers(context: ReconcilerContext, workers: ReconcilerWorkers) -> list[Reconciler]:
     """All of them, each looked at again when something that it manages changes."""
     reconcilers: list[_Concrete] = [
-        JobReconciler(world, workers),
-        ReplicaSetReconciler(world, workers),
-        DeploymentReconciler(world, workers),
-        CronJobReconciler(world, workers),
-        EndpointSliceReconciler(world, workers),
+        JobReconciler(context, workers),
+        ReplicaSetReconciler(context, workers),
+        DeploymentReconciler(context, workers),
+        CronJobReconciler(context, workers),
+        EndpointSliceReconciler(context, workers),
     ]
     for reconciler in reconcilers:
-        _listen(world, workers, reconciler.kind, reconciler.owned)
+        _listen(context, workers, reconciler.kind, reconciler.owned)
     return list(reconcilers)
 
 
-def _listen(world: ReconcilerContext, workers: ReconcilerWorkers, kind: Kind, owned: Kind) -> None:
+def _listen(context: ReconcilerContext, workers: ReconcilerWorkers, kind: Kind, owned: Kind) -> None:
     owners: dict[Key, Key] = {}
 
     def announce(key: Key, obj: Obj | None) -> None:
@@ -237,4 +239,4 @@ def _listen(world: ReconcilerContext, workers: ReconcilerWorkers, kind: Kind, ow
                 owners[key] = owner
             workers.enqueue((kind.kind, owner))
 
-    world.tracker.informer(owned).listen(announce)
+    context.tracker.informer(owned).listen(announce)
