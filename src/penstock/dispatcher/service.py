@@ -279,7 +279,7 @@ class DispatcherService:
                     problem = error
                 if self._stopping.is_set():
                     return
-                if (another := AnotherLog.told_in(str(problem))) is not None:
+                if (another := AnotherLog.found_in(str(problem))) is not None:
                     self._failure = another
                     return
                 deaths = 1 if time.monotonic() - begun > STEADY_SECONDS else deaths + 1
