@@ -236,12 +236,14 @@ LONGEST = 1024
 
 log = structlog.get_logger()
 
+Tell = Callable[[SeenType], None]
+
 
 class SeenTypes:
     """Reports each type and source of events once in `AGAIN_SECONDS`, so that an EventType that was deleted is created
     again while there are such events. At most `MOST` of them, whatever producers send."""
 
-    def __init__(self, report: Callable[[SeenType], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, report: Tell, clock: Callable[[], float] = time.monotonic) -> None:
         self._report, self._clock = report, clock
         self._reported: set[tuple[str, str, str]] = set()
         self._until = 0.0

@@ -1,4 +1,4 @@
-"""The control plane's controllers as one component: watches the API, publishes routes, writes statuses."""
+"""All controllers as one component: it watches the API, publishes routes and writes statuses."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from starlette.types import ASGIApp
 from penstock.contract.names import service_names
 from penstock.contract.routes import ServiceName
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext, ReconcilerWorkers
-from penstock.controllers.reconcilers.access import tell_of_policies
+from penstock.controllers.reconcilers.access import enqueue_on_policy_changes
 from penstock.controllers.reconcilers.broker import BrokerReconciler
 from penstock.controllers.reconcilers.channel import ChannelReconciler, Subscribers
+from penstock.controllers.reconcilers.configuration import TrustBundles
 from penstock.controllers.reconcilers.eventpolicy import EventPolicyReconciler
 from penstock.controllers.reconcilers.eventtransform import EventTransformReconciler
 from penstock.controllers.reconcilers.eventtype import EventTypeMaker, EventTypeReconciler
@@ -44,7 +45,6 @@ from penstock.controllers.routes.route_records import (
     REQUEST_REPLY_HOST,
     ingress_name,
 )
-from penstock.controllers.routes.trust_bundles import TrustBundles
 from penstock.controllers.sinks.guarded_services import GuardedCertificates, GuardedServices
 from penstock.controllers.sinks.job_sink import JobSinks
 from penstock.controllers.sinks.request_reply import RequestReplies
@@ -82,23 +82,24 @@ log = structlog.get_logger()
 KUBECONFIG = "kubeconfig-control"
 FIELD_MANAGER = "penstock-controller"
 JOB_SINK_CERTIFICATE = "job-sinks"
-"""Its files in the data folder."""
+"""The name of its files in the data folder."""
 SINK_GRACE_SECONDS = 5.0
 GUARDED_CERTIFICATE = "guarded-service"
-"""The subject of certificates of guarded Services; which one, is in their names."""
+"""The subject of the certificates of guarded Services; their DNS names say which Service."""
 
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
-    """Runs the controllers until told to stop."""
+    """Runs the controllers until the lifecycle stops."""
     kubeconfig = settings.kubeconfig or settings.data_dir / KUBECONFIG
     if kubeconfig != IN_CLUSTER and not await lifecycle.appears(kubeconfig):
         return
     api = AsyncClient(read_config(kubeconfig), field_manager=FIELD_MANAGER)
     workers = ReconcilerWorkers()
     topic = RoutesTopic(settings)
-    publisher = Publisher(topic, partial(kept_since, settings) if settings.history else None)
+    publisher = Publisher(topic, workers.enqueue, partial(kept_since, settings) if settings.history else None)
     tracker = Tracker(api, workers.enqueue)
     recorder = EventRecorder(api)
+    types = EventTypeMaker(api, tracker, publisher)
 
     def ingress_changed() -> None:
         for kind in (BROKER, IN_MEMORY_CHANNEL):
@@ -109,6 +110,8 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         publisher,
         workers.enqueue,
         ingress_changed,
+        type_seen=types.take,
+        announce=Announcer(tracker, recorder, lifecycle.news),
         losses_shown=settings.loss_warning_hours * 3600,
     )
     context = ReconcilerContext(settings, api, tracker, publisher, dataplane, recorder)
@@ -136,10 +139,10 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     ]
     try:
         await first(
-            work_on(context, workers, lifecycle, names),
+            run_controllers(context, workers, lifecycle, types, names),
             *(_serve(server) for ports in (*servers.values(), guards) for server in ports.values()),
             owner.failed(),
-            _told_to_stop(lifecycle, topic),
+            _stopping(lifecycle, topic),
         )
     finally:
         await owner.close()
@@ -165,27 +168,29 @@ async def _serve(server: HttpServer) -> None:
         await asyncio.Event().wait()  # until it is cancelled
 
 
-async def work_on(
-    context: ReconcilerContext, workers: ReconcilerWorkers, lifecycle: Lifecycle, names: Sequence[ServiceName] = ()
+async def run_controllers(
+    context: ReconcilerContext,
+    workers: ReconcilerWorkers,
+    lifecycle: Lifecycle,
+    types: EventTypeMaker,
+    names: Sequence[ServiceName] = (),
 ) -> None:
-    """Everything that goes on at once; ends only when one of it fails for good."""
+    """Runs all tasks of the controllers; ends only when one of them fails. `names` are published beside those of
+    objects."""
     async with asyncio.TaskGroup() as group:
         group.create_task(context.tracker.failed(), name="informers")
         group.create_task(workers.failed(), name="workers")
-        types = EventTypeMaker(context.api, context.tracker, context.publisher)
-        context.dataplane.type_seen = types.take
-        context.dataplane.happened = Announcer(context.tracker, context.recorder, lifecycle.news)
         bundles = TrustBundles(context.publisher, context.recorder)
-        context.tracker.informer(CONFIG_MAP).listen(bundles.announce)
+        context.tracker.informer(CONFIG_MAP).listen(bundles.config_map_changed)
         sources = Sources(context, workers.enqueue, lambda: bundles.certificates)
         reconcilers = _register(context, workers, sources)
-        await _take_routes(context)
+        await _restore_routes(context)
         context.dataplane.start()
         for kind in (CONFIG_MAP, *(reconciler.kind for reconciler in reconcilers)):
             await context.tracker.informer(kind).synced.wait()
         if context.embedded:
             name = ingress_name(BROKER_INGRESS_HOST, context.settings)
-            # Owned by no object, so that no reconciler ever gives it up.
+            # Owned by no object, so that no reconciler ever withdraws it.
             context.publisher.claim(("Ingress", Key("", "")), [name, *names])
         workers.start(reconcilers, context)
         await _first_pass(context, workers)
@@ -200,8 +205,9 @@ async def work_on(
         log.info("controllers ready", version=context.publisher.version)
 
 
-async def _take_routes(context: ReconcilerContext) -> None:
-    """Takes up what is published, if it is this API's. Looks before it takes it from who publishes there, and after."""
+async def _restore_routes(context: ReconcilerContext) -> None:
+    """Reads back the published routes, if they are this API's. Checks that both before `restore` fences off another
+    publisher and after it, since that one may have written in between."""
     own = await identity.identify(context.api)
     adopt = context.settings.adopt_routes
     identity.check(await context.publisher.look(), own, adopt=adopt)
@@ -209,17 +215,17 @@ async def _take_routes(context: ReconcilerContext) -> None:
     context.publisher.claim(("Identity", Key("", "")), [own])
 
 
-async def _told_to_stop(lifecycle: Lifecycle, topic: RoutesTopic) -> None:
+async def _stopping(lifecycle: Lifecycle, topic: RoutesTopic) -> None:
     await lifecycle.stopping.wait()
-    # A thread that waits for Kafka would hold up the end of the work.
+    # A thread that waits for Kafka would delay the end of the other tasks.
     topic.close()
 
 
 async def _first_pass(context: ReconcilerContext, workers: ReconcilerWorkers) -> None:
-    """Returns when every object has been looked at once, with all it refers to. Objects that change all the time, such
-    as those that two controllers change in turn, are not waited for."""
+    """Returns when every object has been reconciled once, with everything it refers to known. Does not wait for objects
+    that change all the time, such as those that two controllers change in turn."""
     await workers.passed()
-    while context.tracker.anyone_waits:
+    while context.tracker.has_waiting:
         await context.tracker.all_known()
         await workers.passed()
 
@@ -229,9 +235,9 @@ CLAIMING = (BROKER, TRIGGER, IN_MEMORY_CHANNEL, REPLAY, SERVICE)
 
 
 async def _drop_unclaimed(context: ReconcilerContext, workers: ReconcilerWorkers) -> None:
-    """What nobody has claimed after the first pass belongs to objects that are gone. But one that could not be
-    reconciled may have claimed nothing for that reason: as long as there is any, all stays as it was. An object of a
-    kind that never claims anything, such as a source that lacks permissions, may fail for ever."""
+    """Records without a claim after the first pass belong to objects that were deleted. But an object that could not be
+    reconciled has not claimed its records yet: while there is one, all records stay. Only kinds in `CLAIMING` count:
+    an object of another kind, such as a source that lacks permissions, may fail for ever."""
     while workers.any_fails(CLAIMING):
         await workers.recovered(CLAIMING)
         await _first_pass(context, workers)
@@ -240,8 +246,8 @@ async def _drop_unclaimed(context: ReconcilerContext, workers: ReconcilerWorkers
 
 def _register(context: ReconcilerContext, workers: ReconcilerWorkers, sources: Sources) -> list[Reconciler]:
     subscribers = Subscribers(workers.enqueue)
-    # The list of a channel's Subscriptions must be up to date when a reconciler hears of the change.
-    context.tracker.informer(SUBSCRIPTION).listen(subscribers.announce)
+    # Before any reconciler listens: the list of a channel's Subscriptions must be up to date when it is reconciled.
+    context.tracker.informer(SUBSCRIPTION).listen(subscribers.subscription_changed)
     reconcilers: list[Reconciler] = [
         BrokerReconciler(context),
         TriggerReconciler(context),
@@ -271,7 +277,7 @@ def _register(context: ReconcilerContext, workers: ReconcilerWorkers, sources: S
     for reconciler in reconcilers:
         workers.register(reconciler, context)
     guarded = (BROKER, CHANNEL, IN_MEMORY_CHANNEL, SEQUENCE, PARALLEL)
-    tell_of_policies(context, workers, (*guarded, JOB_SINK, *GUARDED) if context.embedded else guarded)
+    enqueue_on_policy_changes(context, workers, (*guarded, JOB_SINK, *GUARDED) if context.embedded else guarded)
     return reconcilers
 
 

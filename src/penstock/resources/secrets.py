@@ -135,7 +135,7 @@ class UsedSecrets:
         return [true(SECRETS_RESOLVED) if useless is None else false(SECRETS_RESOLVED, useless.reason, useless.message)]
 
 
-NONE = UsedSecrets()
+NO_SECRETS = UsedSecrets()
 
 
 def find_secret(use: Use, name: str | None, look: Look) -> UsedSecret | None:

@@ -11,7 +11,6 @@ from penstock.events.event import CloudEvent
 from penstock.filters.evaluate import matches_event
 from penstock.filters.predicate import Predicate
 from penstock.kube.kinds import Obj
-from penstock.resources import metadata as label_selector
 from penstock.resources.apiserversource import (
     REFERENCE,
     ApiServerSource,
@@ -20,7 +19,7 @@ from penstock.resources.apiserversource import (
     event_type,
 )
 from penstock.resources.destinations import ResolvedAddress
-from penstock.resources.metadata import controller_of
+from penstock.resources.metadata import controller_of, selector_matches
 from penstock.runtime.times import rfc3339
 
 _IDS = uuid.UUID("2c8a5d1e-6b0f-4c55-8f3a-9d2b7e4a1c60")
@@ -36,7 +35,7 @@ class WatchedObjects:
 
     def has(self, obj: Obj) -> bool:
         """Whether the object has the labels that are asked for."""
-        return label_selector.matches(self.kind.selector, obj["metadata"].get("labels"))
+        return selector_matches(self.kind.selector, obj["metadata"].get("labels"))
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ async def test_event_policies_say_who_may_send_what(plane: ControlPlane, client:
     await plane.until(lambda: ((plane.api.get(JOB_SINK, "ns", "s") or {}).get("status") or {}).get("policies"))
     assert (await client.send(headers=bearer("system:serviceaccount:ns:till"))).status_code == 403
     refused = await client.send(headers={**bearer(sender), "ce-type": "other"})
-    assert (refused.status_code, "do not let the event" in refused.text) == (403, True)
+    assert (refused.status_code, "do not allow the event" in refused.text) == (403, True)
     assert (await client.send(headers=bearer(sender))).status_code == 202
 
 

@@ -1,4 +1,4 @@
-"""The ContainerSource controller: a Deployment that runs the containers, and a SinkBinding that tells them the sink."""
+"""The ContainerSource controller: a Deployment that runs the containers, and a SinkBinding that sets their `K_SINK`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ContainerSourceReconciler:
         wanted, binding, deployment, failure = deployment_of(obj), sink_binding_of(obj), None, None
         try:
             binding = await parts.ensure(binding)
-            if (binding.get("status") or {}).get("sinkUri") or parts.there((Kind(*DEPLOYMENT), _key(wanted))):
+            if (binding.get("status") or {}).get("sinkUri") or parts.has((Kind(*DEPLOYMENT), _key(wanted))):
                 # Without a sink its containers would only start to fail.
                 deployment = await self._deployment(parts, wanted)
         except PartFailed as error:

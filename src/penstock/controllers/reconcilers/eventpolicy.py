@@ -1,4 +1,5 @@
-"""The EventPolicy controller: finds out whom a policy means. Those it applies to look at it by themselves."""
+"""The EventPolicy controller: resolves the senders of a policy. The reconcilers of its targets read the policy
+themselves."""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ class EventPolicyReconciler:
         if not reference:
             return [str(entry["sub"])] if entry.get("sub") else []
         kind = Kind(str(reference.get("apiVersion") or ""), str(reference.get("kind") or ""))
-        place = Key(str(reference.get("namespace") or ""), str(reference.get("name") or ""))
-        found = self._context.tracker.look(me, kind, place)
+        key = Key(str(reference.get("namespace") or ""), str(reference.get("name") or ""))
+        found = self._context.tracker.look(me, kind, key)
         if found is None:
-            raise not_found(reference, self._context.tracker.why_missing(kind, place.name))
+            raise not_found(reference, self._context.tracker.why_missing(kind, key.name))
         return subjects_of(reference, found)

@@ -1,8 +1,8 @@
 """The EventTransform controller of the embedded control plane: a Deployment that transforms, and a Service for it.
 
-While its sink cannot be resolved, what runs stays as it was, and nothing new is started: without its sink it would
-answer events that it should pass on. Tokens and EventPolicies are checked in front of it, by
-`sinks/guarded_services.py`, which also speaks TLS then.
+While its sink cannot be resolved, a running Deployment stays as it is and none is created: without its sink it would
+return events in its responses that it should send to the sink. `sinks/guarded_services.py` checks tokens and
+EventPolicies in front of it, and then serves TLS too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The IntegrationSink controller of the embedded control plane: a Deployment that logs events, and a Service for it.
 
-Tokens and EventPolicies are checked in front of it, by `sinks/guarded_services.py`, which also speaks TLS then.
+`sinks/guarded_services.py` checks tokens and EventPolicies in front of it, and then serves TLS too.
 """
 
 from __future__ import annotations

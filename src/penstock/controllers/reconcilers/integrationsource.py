@@ -32,7 +32,7 @@ class IntegrationSourceReconciler:
                 part = wanted.container_source(with_token=with_token)
                 made = await parts.own(part)
                 if made.get("spec") != part["spec"]:
-                    # What is no longer asked for has to go, too.
+                    # `own` leaves fields that are no longer wanted; `ensure` removes them.
                     made = await parts.ensure(part)
             else:
                 await parts.remove([(CONTAINER_SOURCE, Key(key.namespace, wanted.part_name))])

@@ -1,4 +1,4 @@
-"""The JobSink controller of the embedded control plane: tells where it takes events; `sinks/job_sink.py` takes them."""
+"""The JobSink controller of the embedded control plane: its address, at which `sinks/job_sink.py` accepts events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller of serving Services of the embedded control plane: a Deployment and a Service for each.
+"""The controller of Knative Services of the embedded control plane: a Deployment and a Service for each.
 
 On a real cluster Knative Serving does this, and the controller does not run.
 """

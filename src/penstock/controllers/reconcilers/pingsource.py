@@ -1,4 +1,4 @@
-"""The PingSource controller: finds the sink, hands the source to what fires it, and tells what becomes of it."""
+"""The PingSource controller: resolves the sink, has `PingRunner` send the events, and writes how that goes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTES = "sources.db"
 
 
 class PingSourceReconciler:
-    """PingSources, and what fires them."""
+    """PingSources, and the runner that sends the events of all of them."""
 
     kind = PING_SOURCE
 
@@ -52,18 +52,18 @@ class PingSourceReconciler:
         await self._described.ensure((PING_SOURCE.kind, key), obj, status, source.event_source)
 
     def trouble_changed(self, uid: str) -> None:
-        """Has the status say so."""
+        """Has the status updated."""
         if uid in self._keys:
             self._enqueue((PING_SOURCE.kind, self._keys[uid]))
 
     def ticks_missed(self, uid: str, missed: Missed) -> None:
-        """Tells it in an Event."""
+        """Records an Event."""
         obj = self._context.tracker.informer(PING_SOURCE).get(self._keys[uid]) if uid in self._keys else None
         if obj is not None:
             self._context.recorder.warning(obj, "TicksMissed", str(missed))
 
     def _follow(self, key: Key, uid: str | None) -> None:
-        """An object that was made anew under the same name is another source."""
+        """An object that was created again under the same name is another source."""
         former = self._uids.get(key)
         if former is not None and former != uid:
             self.runner.remove(former)

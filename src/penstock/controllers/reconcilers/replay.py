@@ -1,7 +1,7 @@
-"""The Replay controller: makes a route like that of a Trigger or Subscription, or one to a sink, and ends it.
+"""The Replay controller: publishes a route like that of a Trigger or Subscription, or one to a sink, and withdraws it.
 
-The route is the Replay's work: the dispatcher feeds it and tells how far it has got. Before it is published, the status
-says that the Replay has begun; after the status says that it has ended, it goes. So neither is ever done twice.
+The dispatcher replays the events of the route and reports its progress. The status says that the Replay has begun
+before the route is published, and that it has ended before the route is withdrawn. So neither happens twice.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from penstock.runtime.times import parse_rfc3339
 KINDS = {kind.kind: kind for kind in (TRIGGER, SUBSCRIPTION, BROKER, CHANNEL, IN_MEMORY_CHANNEL)}
 
 
-class ReferenceGone(Exception):  # an answer, not a defect
-    """What the Replay refers to is not there."""
+class ReferenceGone(Exception):  # reported in the status
+    """What the Replay refers to does not exist."""
 
     def __init__(self, kind: Kind, name: str) -> None:
         super().__init__(f'{kind.qualified_plural} "{name}" not found')
 
 
-class ReferenceNotReady(Exception):  # an answer, not a defect
-    """What the Replay refers to is there, and not yet of use."""
+class ReferenceNotReady(Exception):  # reported in the status
+    """What the Replay refers to is not ready yet."""
 
 
 class ReplayReconciler:
@@ -61,7 +61,7 @@ class ReplayReconciler:
         kept = held if isinstance(held, Route) else None
         try:
             if kept is None and spec.since > time.time():
-                message = "It begins in the future. A Replay takes what had come when it began."
+                message = "`from` is in the future. A Replay delivers events from before it began."
                 await self._end(me, obj, spec, ReplayFailure("WindowInFuture", message))
                 return
             route = self._route(me, spec)
@@ -75,22 +75,22 @@ class ReplayReconciler:
             await self._wait(me, obj, spec, kept, ReplayFailure("TargetNotReady", str(reason)))
             return
         if not has_begun(obj):
-            # The change comes back through the watch, and the work begins then.
+            # The watch delivers the changed object, and the route is published then.
             await context.write_status(REPLAY, obj, status_of(obj, ReplayObservation(begun=True), context.now()))
             return
         problems = {one.problem for one in context.dataplane.replayed(spec.identity.uid).values() if one.problem}
         if problems:
-            await self._end(me, obj, spec, ReplayFailure("ReplayFailed", f"It does not go on: {min(problems)}"))
+            await self._end(me, obj, spec, ReplayFailure("ReplayFailed", f"It cannot continue: {min(problems)}"))
             return
         context.publisher.claim(me, [route])
         seen = self._observe(spec, route)
         await context.write_status(REPLAY, obj, status_of(obj, seen, context.now()))
         if seen.complete:
             context.publisher.claim(me, [])
-            self._tell(obj, seen)
+            self._record_end(obj, seen)
 
     async def _end(self, me: Observer, obj: Obj, spec: ReplaySpec, failure: ReplayFailure) -> None:
-        """For good: the status says so before the route goes."""
+        """Ends the Replay with a failure: the status says so before the route is withdrawn."""
         held = self._context.publisher.held(f"route/{spec.identity.uid}")
         partitions = progress_of(self._context.dataplane, held) if isinstance(held, Route) else []
         seen = ReplayObservation(None, failure, partitions, spec.dry_run, has_begun(obj))
@@ -99,7 +99,7 @@ class ReplayReconciler:
         self._context.recorder.warning(obj, failure.reason, failure.message)
 
     async def _wait(self, me: Observer, obj: Obj, spec: ReplaySpec, kept: Route | None, why: ReplayFailure) -> None:
-        """For what it refers to. One that has begun goes on as it was."""
+        """Waits for what it refers to. A Replay that has begun continues as it is."""
         self._context.publisher.claim(me, [] if kept is None else [kept], expected=[f"route/{spec.identity.uid}"])
         partitions = [] if kept is None else progress_of(self._context.dataplane, kept)
         seen = ReplayObservation(why, None, partitions, spec.dry_run, has_begun(obj))
@@ -111,30 +111,26 @@ class ReplayReconciler:
         not_kept = self._context.publisher.take_shortfall(key_of(route)) or ""
         return ReplayObservation(None, None, partitions, spec.dry_run, True, not_kept)
 
-    def _tell(self, obj: Obj, seen: ReplayObservation) -> None:
+    def _record_end(self, obj: Obj, seen: ReplayObservation) -> None:
         counted = sum(one.counted for one in seen.partitions)
         failed = sum(one.failed for one in seen.partitions)
         message = f"{counted} events" + (f", {failed} of them could not be delivered" if failed else "")
         self._context.recorder.normal(obj, "ReplayCompleted", message)
 
-    # --- what it refers to ---------------------------------------------------------------------------------------
-
     def _route(self, me: Observer, spec: ReplaySpec) -> Route:
-        """Raises ReferenceGone or ReferenceNotReady."""
+        """The route of the Replay. Raises ReferenceGone or ReferenceNotReady."""
         if spec.target is not None:
             found = self._found(me, spec.target)
             held = self._context.publisher.held(f"route/{found['metadata']['uid']}")
             if not isinstance(held, Route):
-                raise ReferenceNotReady(
-                    f"The {spec.target.kind} {spec.target.name} is not ready: events have no way to go."
-                )
+                raise ReferenceNotReady(f"The {spec.target.kind} {spec.target.name} is not ready: it has no route.")
             options = RouteOptions.read(found)
             first = held.subscriber or held.reply
             url = None if first is None else first.url
             secrets = used_secrets(self._context.tracker, me, spec.identity.namespace, options, url)
             return replay_route(replace(spec, since=max(spec.since, _reaches_back_to(found))), held, secrets)
         if spec.source is None:
-            raise ReferenceNotReady("It names neither a target nor a source.")
+            raise ReferenceNotReady("The spec has neither a target nor a source.")
         namespace, lookup = spec.identity.namespace, self._context.tracker.lookup(me)
         target = self._target(me, spec.source)
         sink = resolve(spec.sink, namespace, lookup)
@@ -146,7 +142,7 @@ class ReplayReconciler:
         return replay_to_sink(spec, target, sink, dead_letter)
 
     def _target(self, me: Observer, source: KReference) -> str:
-        """uid of what takes the events of a Broker or channel: a Channel's are taken by the channel behind it."""
+        """uid of the target for events to a Broker or channel; for a Channel it is its backing channel."""
         reference = source
         if source.kind == CHANNEL.kind:
             self._found(me, source)
@@ -165,10 +161,10 @@ class ReplayReconciler:
 
 
 def _reaches_back_to(route: Obj) -> float:
-    """Unix time of the oldest event that a Replay of this Trigger or Subscription may have; 0: whatever is kept.
+    """Unix time of the oldest event that a Replay of this Trigger or Subscription may deliver; 0: all that are kept.
 
-    Where its Broker or channel is in another namespace, that is where its own events begin. The user who made it had
-    the right to those (`knsubscribe`); the user who makes the Replay may have none.
+    Where its Broker or channel is in another namespace, that is the time of its own first event. The user who created
+    it had the right to those (`knsubscribe`); the user who creates the Replay may not have it.
     """
     spec, metadata = route.get("spec") or {}, route["metadata"]
     origin = KReference.read(spec.get("brokerRef") or spec.get("channel") or {}, metadata["namespace"])

@@ -1,6 +1,6 @@
-"""The RequestReply controller of the embedded control plane: the Trigger that brings replies, and the keys.
+"""The RequestReply controller of the embedded control plane: the Trigger for replies, and the keys.
 
-`sinks/request_reply.py` takes the requests.
+`sinks/request_reply.py` accepts the requests.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RequestReplyReconciler:
         await context.write_status(REQUEST_REPLY, obj, status_of(obj, seen, context.now()))
 
     async def _ensured(self, wanted: RequestReply) -> list[bytes]:
-        """Its keys; one is made where it has none."""
+        """Its keys; one is created where it has none."""
         secret = await self._context.api.read(SECRET, Key(SYSTEM_NAMESPACE, KEYS_SECRET))
         found = wanted.keys(secret)
         if found:

@@ -1,7 +1,7 @@
 """The Trigger controller: resolves subscriber and dead letter sink and claims the route.
 
-A route that is published stays as it was while its subscriber cannot be resolved: events keep being routed and
-retried, and none is lost to a Service that is replaced. Without its Broker the route goes.
+A published route stays as it is while its subscriber cannot be resolved: its events are still routed and retried, so
+none is lost while a Service is replaced. Without its Broker the route is withdrawn.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import Any
 from penstock.contract.routes import Route, key_of, past_uid
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import identity_of
-from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.controllers.routes.past import observe_past, with_past
 from penstock.controllers.routes.route_records import trigger_route, used_secrets
 from penstock.controllers.tracker import Observer
 from penstock.kube.kinds import BROKER, TRIGGER, Key, Kind, Obj
 from penstock.resources.broker import Broker, is_unattended
-from penstock.resources.conditions import ConditionFinding
+from penstock.resources.conditions import ConditionFinding, is_true
 from penstock.resources.delivery import effective
 from penstock.resources.destinations import KReference, Resolution, ResolvedAddress, Unresolved
 from penstock.resources.secrets import UsedSecrets
@@ -36,7 +35,7 @@ from penstock.resources.trigger import (
 
 
 class TriggerReconciler:
-    """Triggers of Brokers that are served here; those of a Broker that nobody serves are told so."""
+    """Triggers of Brokers that are served here; those of a Broker that is not served get a status that says so."""
 
     kind = TRIGGER
 
@@ -78,7 +77,7 @@ class TriggerReconciler:
             uids = (trigger.identity.uid, past_uid(trigger.identity.uid))
             context.publisher.claim(me, claimed, expected=[] if broker is None else [f"route/{uid}" for uid in uids])
         before = (
-            was_true(obj, SUBSCRIPTION_READY)
+            is_true(obj, SUBSCRIPTION_READY)
             and (obj.get("status") or {}).get("observedGeneration") == trigger.identity.generation
         )
         seen = TriggerObservation(

@@ -35,7 +35,7 @@ class RequestNotTaken(Exception):
 
 async def sender_of(request: Request, guard: SinkGuard, subject: Subject) -> str:
     """Who sends; empty where everybody may. Raises RequestNotTaken."""
-    if not guard.takes(request.url.scheme):
+    if not guard.accepts(request.url.scheme):
         raise RequestNotTaken(404, f"transport-encryption is {guard.transport}: the address is in the status")
     if guard.rules is None:
         return ""
