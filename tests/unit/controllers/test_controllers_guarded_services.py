@@ -129,7 +129,7 @@ async def test_an_answer_is_passed_back_as_it_is_and_has_at_most_the_bytes_of_an
     assert client.pods.asked[0].headers["accept-encoding"] == "identity"
     client.pods.body, client.pods.headers = bytes(1001), {}
     answer = await client.send(OWN)
-    assert (answer.status_code, answer.text) == (502, "the Pod's answer has more than 1000 bytes\n")
+    assert (answer.status_code, answer.text) == (502, "the Pod's response has more than 1000 bytes\n")
 
 
 async def test_nothing_else_reaches_its_pod(plane: ControlPlane, client: Client) -> None:
