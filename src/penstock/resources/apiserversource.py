@@ -46,7 +46,7 @@ class WatchedKind:
 
 @dataclass(frozen=True)
 class ApiServerSource:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     resources: tuple[WatchedKind, ...]

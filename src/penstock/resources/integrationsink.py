@@ -38,7 +38,7 @@ _PREFIX = "CAMEL_KAMELET_LOG_SINK"
 
 @dataclass(frozen=True)
 class IntegrationSink:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     obj: Obj
     identity: ObjectIdentity

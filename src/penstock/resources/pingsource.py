@@ -36,7 +36,7 @@ EVERY_MINUTE = "* * * * *"
 
 @dataclass(frozen=True)
 class PingSource:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     schedule: str

@@ -43,7 +43,7 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class ReplaySpec:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     target: KReference | None

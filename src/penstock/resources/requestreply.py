@@ -34,7 +34,7 @@ PART_OF = {"eventing.knative.dev/part-of": "request-reply"}
 
 @dataclass(frozen=True)
 class RequestReply:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     obj: Obj
     identity: ObjectIdentity

@@ -40,7 +40,7 @@ def part_name(sequence: str, step: int) -> str:
 
 @dataclass(frozen=True)
 class Sequence:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     name: str
     wiring: Wiring

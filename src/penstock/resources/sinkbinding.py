@@ -51,7 +51,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class SinkBinding:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     subject: Subject
