@@ -1,4 +1,4 @@
-"""RequestReply (eventing.knative.dev/v1alpha1): an answer to a request, though there is a Broker in between."""
+"""RequestReply (eventing.knative.dev/v1alpha1): requests and responses through a Broker."""
 
 from __future__ import annotations
 
