@@ -55,7 +55,7 @@ class Fault(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The machine-readable cause in Kubernetes' answer."""
+        """The machine-readable cause in a response of Kubernetes."""
         return f"FieldValue{self.kind}"
 
     @property

@@ -448,6 +448,6 @@ def test_features_without_effect_are_told_by_name(server: Server) -> None:
     told = server.kubectl(*patch, '{"data": {"kreference-group": "enabled"}}')
     assert 'Warning: feature "kreference-group" has no effect in penstock' in told
     told = server.kubectl(*patch, '{"data": {"default-authorization-mode": "open"}}')
-    assert 'is "allow-same-namespace": "open" is no such mode' in told
+    assert 'is "allow-same-namespace": "open" is not a mode' in told
     assert "Warning" not in server.kubectl(*patch, '{"data": {"authentication-oidc": "enabled"}}')
     assert "Warning" not in server.kubectl(*patch, '{"data": {"eventtype-auto-create": "enabled"}}')

@@ -124,7 +124,7 @@ def test_a_lease_that_is_not_renewed_is_taken_and_its_holder_hears_of_it(
     apiserver: Role, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "LEASE_SECONDS", 2)
-    monkeypatch.setattr(lease, "GIVE_UP_SECONDS", 60.0)  # so that it hears of it from the Lease, not from its clock
+    monkeypatch.setattr(lease, "RENEW_DEADLINE_SECONDS", 60.0)  # so that the Lease says so, not its clock
     first = Holder(apiserver, "first")
     assert first.has.wait(60)
     holding = threading.Event()
@@ -138,7 +138,7 @@ def test_a_lease_that_is_not_renewed_is_taken_and_its_holder_hears_of_it(
 
 
 def test_one_that_cannot_renew_gives_up_by_its_own_clock(apiserver: Role, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "GIVE_UP_SECONDS", 1.0)
+    monkeypatch.setattr(lease, "RENEW_DEADLINE_SECONDS", 1.0)
     holder = Holder(apiserver, "third")
     assert holder.has.wait(60)
     hangs = threading.Event()

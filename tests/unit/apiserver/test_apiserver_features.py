@@ -32,7 +32,7 @@ def test_the_features_that_exist_from_the_start_raise_no_warning() -> None:
     [
         ("kreference-group", "enabled", 'feature "kreference-group" has no effect in penstock'),
         ("new-trigger-filters", "disabled", 'behaves as with "enabled"'),
-        ("default-authorization-mode", "open", 'is "allow-same-namespace": "open" is no such mode'),
+        ("default-authorization-mode", "open", 'is "allow-same-namespace": "open" is not a mode'),
         ("telepathy", "enabled", 'feature "telepathy" is not known to penstock and has no effect'),
         ("transport-encryption", "maybe", 'feature "transport-encryption" is off: "maybe" is neither'),
         ("delivery-timeout", "maybe", 'feature "delivery-timeout" is off: "maybe" is neither'),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import examples
-from penstock.contract.claims import NOTHING, ClaimRecord, Ledger, decode, encode
+from penstock.contract.claims import NOTHING, ClaimRecord, RoleClaims, decode, encode
 
 
 def take(instance: str, heard: int) -> ClaimRecord:
@@ -17,8 +17,8 @@ def renew(instance: str, epoch: int) -> ClaimRecord:
     return ClaimRecord("renew", instance, epoch=epoch)
 
 
-def read(*records: tuple[int, ClaimRecord]) -> Ledger:
-    ledger = Ledger()
+def read(*records: tuple[int, ClaimRecord]) -> RoleClaims:
+    ledger = RoleClaims()
     for offset, record in records:
         ledger.apply(offset, record)
     return ledger
@@ -76,7 +76,7 @@ RECORDS = st.builds(
 def test_epochs_only_grow_and_a_late_reader_is_not_behind_once_the_holder_has_renewed(
     records: list[ClaimRecord], begins: int
 ) -> None:
-    early, late, epochs = Ledger(), Ledger(), [NOTHING]
+    early, late, epochs = RoleClaims(), RoleClaims(), [NOTHING]
     for offset, record in enumerate(records):
         # Nobody renews a claim that is not there yet.
         possible = record if record.epoch < offset else ClaimRecord("renew", record.instance, epoch=-1)

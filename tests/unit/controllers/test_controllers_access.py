@@ -219,7 +219,7 @@ async def test_without_oidc_nobody_asks_for_service_accounts(plane: ControlPlane
     plane.api.apply(TRIGGER, named("t", spec={"broker": "b", "subscriber": SINK}))
     await plane.until(lambda: plane.ready(TRIGGER, "t"))
     await plane.settled()
-    assert SERVICE_ACCOUNT_KIND not in plane.world.tracker._informers  # nothing else tells of it
+    assert SERVICE_ACCOUNT_KIND not in plane.context.tracker._informers  # nothing else tells of it
     assert route(plane).account == ""
     assert plane.condition(TRIGGER, "t", "OIDCIdentityCreated")["reason"] == "authentication-oidc feature disabled"
 

@@ -95,6 +95,6 @@ async def test_tokens_are_asked_for_in_front_of_a_sink_where_they_are_enabled(
     await plane.until(lambda: plane.ready(INTEGRATION_SINK, "x"))
     audience = "sinks.knative.dev/integrationsink/ns/x" if guarded else None
     assert status(plane, INTEGRATION_SINK)["address"].get("audience") == audience
-    assert (Key("ns", "x-deployment") in plane.world.service_guards) is guarded
+    assert (Key("ns", "x-deployment") in plane.context.service_guards) is guarded
     plane.api.remove(INTEGRATION_SINK, Key("ns", "x"))
-    await plane.until(lambda: not plane.world.service_guards and not plane.api.all(DEPLOYMENT))
+    await plane.until(lambda: not plane.context.service_guards and not plane.api.all(DEPLOYMENT))

@@ -44,8 +44,17 @@ class Scene:
 
     def __init__(self, clock: Clock, topic: TopicDouble) -> None:
         self.clock, self.enqueued, self.ingress_changes = clock, list[Observer](), 0
-        self.publisher = Publisher(topic)  # type: ignore[arg-type]
-        self.dataplane = DataPlane(Settings(), self.publisher, self.enqueued.append, self._changed, losses_shown=SHOWN)
+        self.announced: list[tuple[str, str]] = []
+        self.publisher = Publisher(topic, self.enqueued.append)  # type: ignore[arg-type]
+        self.dataplane = DataPlane(
+            Settings(),
+            self.publisher,
+            self.enqueued.append,
+            self._changed,
+            type_seen=lambda _: None,
+            announce=lambda route, event: self.announced.append((route.name, event.reason)),
+            losses_shown=SHOWN,
+        )
 
     def _changed(self) -> None:
         self.ingress_changes += 1
@@ -54,13 +63,8 @@ class Scene:
         """Publishes the Broker and the Trigger's route, and returns when they are out."""
         self.publisher.claim(BROKER, [Target("b", "Broker", "ns", "b")])
         self.publisher.claim(TRIGGER, [route])
-        out, announce = asyncio.Event(), self.dataplane.published
-
-        def announced(version: int) -> None:
-            announce(version)
-            out.set()
-
-        self.publisher.announce = announced
+        out = asyncio.Event()
+        self.publisher.listen(lambda _: out.set())
         task = asyncio.create_task(self.publisher.run())
         await asyncio.wait_for(out.wait(), 60)
         task.cancel()
@@ -169,7 +173,7 @@ async def test_losses_are_kept_by_route_and_its_object_is_looked_at(scene: Scene
     assert scene.dataplane.losses("other") == ()
 
 
-async def test_a_loss_is_let_go_after_its_time_and_the_object_is_looked_at(
+async def test_a_loss_expires_after_its_time_and_the_object_is_looked_at(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.lose(0, 2, 9)
@@ -272,14 +276,13 @@ async def _tick(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_how_deliveries_go_reaches_the_trigger_and_people(scene: Scene) -> None:
     scene.dataplane.caught_up()
     scene.ack(1)
-    told: list[tuple[str, str]] = []
-    scene.dataplane.happened = lambda route, happening: told.append((route.name, happening.reason))
+
     standing = Standing("t", "one", scene.clock.now, lag=3, failures=4, since=990.0, failed=999.0, url="http://s/")
     scene.dataplane.take(reports.key_of(standing), standing)
     scene.enqueued.clear()
     scene.dataplane.show_deliveries(scene.clock.now)
     assert scene.enqueued == [TRIGGER]
-    assert told == [("t", "DeliveryFailed")]
+    assert scene.announced == [("t", "DeliveryFailed")]
     shown = scene.dataplane.delivery("t")
     assert shown is not None
     assert (shown.lag, shown.failures) == (3, 4)

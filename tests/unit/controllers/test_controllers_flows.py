@@ -72,7 +72,7 @@ async def test_a_restart_and_a_resync_write_nothing(start: Starter) -> None:
     await first.until(lambda: first.ready(SEQUENCE, "f") and first.ready(PARALLEL, "p"))
     await first.settled()
     version = first.api.version
-    first.world.tracker.resync()
+    first.context.tracker.resync()
     await first.settled()
     assert first.api.version == version, first.api.journal[-5:]
     second = await start()

@@ -50,8 +50,8 @@ class Client:
 
     def __init__(self, plane: ControlPlane, scheme: str = "http") -> None:
         self.pods = Pods()
-        world = plane.world
-        app = GuardedServices(world.service_guards, world.guarded_pods, 1000, subject, httpx2.MockTransport(self.pods))
+        guards, pods = plane.context.service_guards, plane.context.guarded_pods
+        app = GuardedServices(guards, pods, 1000, subject, httpx2.MockTransport(self.pods))
         self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=f"{scheme}://{HOST}")
 
     async def send(self, owner: str = "", path: str = "/", **headers: str) -> httpx2.Response:
@@ -68,7 +68,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 async def client(plane: ControlPlane) -> Client:
-    plane.world.guard_ports = GUARDS
+    plane.context.guard_ports = GUARDS
     plane.switch(authentication_oidc="enabled")
     plane.api.apply(EVENT_TRANSFORM, named("x", {"jsonata": {"expression": "$"}}))
     pod = await plane.until(lambda: next(iter(plane.api.all(POD).values()), None))
@@ -108,7 +108,7 @@ async def test_its_name_leads_to_its_pods_only_where_no_tokens_are_asked_for(
     plane.switch(authentication_oidc="disabled")
     await plane.until(lambda: leads_to(plane) == {"80": ["127.0.0.1:41234"]})
     await plane.until(lambda: "audience" not in (status(plane).get("address") or {"audience": ""}))
-    assert plane.world.service_guards == {}
+    assert plane.context.service_guards == {}
 
 
 async def test_a_request_with_a_token_for_it_is_passed_on_to_its_pod(client: Client) -> None:
@@ -129,7 +129,7 @@ async def test_an_answer_is_passed_back_as_it_is_and_has_at_most_the_bytes_of_an
     assert client.pods.asked[0].headers["accept-encoding"] == "identity"
     client.pods.body, client.pods.headers = bytes(1001), {}
     answer = await client.send(OWN)
-    assert (answer.status_code, answer.text) == (502, "the Pod's answer has more than 1000 bytes\n")
+    assert (answer.status_code, answer.text) == (502, "the Pod's response has more than 1000 bytes\n")
 
 
 async def test_nothing_else_reaches_its_pod(plane: ControlPlane, client: Client) -> None:
@@ -186,7 +186,7 @@ async def test_a_request_is_refused_while_no_pod_is_ready(plane: ControlPlane, c
 
 async def test_a_transform_that_is_gone_is_not_answered_for(plane: ControlPlane, client: Client) -> None:
     plane.api.remove(EVENT_TRANSFORM, Key("ns", "x"))
-    await plane.until(lambda: not plane.world.service_guards)
+    await plane.until(lambda: not plane.context.service_guards)
     assert (await client.send(OWN)).status_code == 503
 
 
@@ -206,7 +206,7 @@ async def test_each_service_shows_a_certificate_for_its_own_name(
         made.append(names)
         return ServerTls(settings, make=PassingCertificate(settings, "guarded", names))
 
-    shown = GuardedCertificates(plane.world.service_guards, tls_of)
+    shown = GuardedCertificates(plane.context.service_guards, tls_of)
     authority = own_authority.authority_certificate(settings.data_dir / FOLDER, datetime.now(UTC)).decode()
     trusting = ssl.create_default_context(cadata=authority)
     for _ in range(2):

@@ -36,7 +36,7 @@ class Client:
     """Sends requests without sockets."""
 
     def __init__(self, plane: ControlPlane, scheme: str = "http") -> None:
-        app = JobSinks(plane.world.api, plane.world.tracker, 1000, plane.world.job_sink_guards, subject)
+        app = JobSinks(plane.context.api, plane.context.tracker, 1000, plane.context.job_sink_guards, subject)
         self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=f"{scheme}://job-sink")
 
     async def send(
@@ -168,7 +168,7 @@ async def test_its_addresses_and_what_it_takes_follow_transport_encryption(plane
     secure = Client(plane, "https")
     assert ((await client.send()).status_code, (await secure.send()).status_code) == (202, 404)
     plane.switch(transport_encryption="permissive")
-    await plane.until(lambda: plane.world.job_sink_guards[Key("ns", "s")].transport == "permissive")
+    await plane.until(lambda: plane.context.job_sink_guards[Key("ns", "s")].transport == "permissive")
     assert ((await client.send()).status_code, (await secure.send()).status_code) == (202, 202)
     plane.switch(transport_encryption="strict")
     await plane.until(lambda: address(plane).get("name") == "https")
@@ -200,7 +200,7 @@ async def test_event_policies_say_who_may_send_what(plane: ControlPlane, client:
     await plane.until(lambda: ((plane.api.get(JOB_SINK, "ns", "s") or {}).get("status") or {}).get("policies"))
     assert (await client.send(headers=bearer("system:serviceaccount:ns:till"))).status_code == 403
     refused = await client.send(headers={**bearer(sender), "ce-type": "other"})
-    assert (refused.status_code, "do not let the event" in refused.text) == (403, True)
+    assert (refused.status_code, "do not allow the event" in refused.text) == (403, True)
     assert (await client.send(headers=bearer(sender))).status_code == 202
 
 
@@ -216,5 +216,5 @@ async def test_a_policy_that_is_not_ready_makes_it_unready(plane: ControlPlane, 
 
 async def test_a_sink_that_is_gone_leaves_nothing_behind(plane: ControlPlane, client: Client) -> None:
     plane.api.remove(JOB_SINK, Key("ns", "s"))
-    await plane.until(lambda: not plane.world.job_sink_guards)
+    await plane.until(lambda: not plane.context.job_sink_guards)
     assert (await client.send()).status_code == 404

@@ -50,7 +50,7 @@ def test_a_job_is_complete_when_enough_have_succeeded() -> None:
     decision = decide(job(), [pod("Succeeded")], at(5))
     assert conditions(decision.status) == {"SuccessCriteriaMet": "CompletionsReached", "Complete": "CompletionsReached"}
     assert decision.status["completionTime"] == rfc3339(at(5))
-    assert decision.tell == (("Normal", "Completed", "Job completed"),)
+    assert decision.events == (("Normal", "Completed", "Job completed"),)
 
 
 def test_a_work_queue_is_complete_when_one_succeeded_and_none_runs() -> None:
@@ -106,7 +106,7 @@ def test_suspended_pods_are_deleted_and_made_again() -> None:
     assert (conditions(decision.status), len(decision.delete)) == ({"Suspended": "JobSuspended"}, 1)
     assert "startTime" not in decision.status
     again = decide(job(decision.status, suspend=True), [], at(6))
-    assert (again.status, again.tell) == (decision.status, ())
+    assert (again.status, again.events) == (decision.status, ())
     resumed = decide(job(decision.status), [], at(7))
     assert (resumed.create, conditions(resumed.status), resumed.status["startTime"]) == (1, {}, rfc3339(at(7)))
 
@@ -200,7 +200,7 @@ def test_ticks_are_those_of_the_time_zone() -> None:
 def test_a_schedule_that_cannot_be_read_is_told(spec: Obj, reason: str) -> None:
     decision = cronjobs.decide(cronjob(**spec), [], at(301))
     assert decision.create is None
-    assert [told[1] for told in decision.tell] == [reason]
+    assert [told[1] for told in decision.events] == [reason]
 
 
 def test_a_schedule_that_never_fires_is_harmless() -> None:
@@ -212,4 +212,4 @@ def test_years_of_missed_minutes_take_no_time() -> None:
     decision = cronjobs.decide(cronjob("* * * * *"), [], at(5 * 365 * 24 * 3600 + 7))
     assert decision.create is not None
     assert decision.status["lastScheduleTime"] == rfc3339(at(5 * 365 * 24 * 3600))
-    assert decision.tell[0][1] == "TooManyMissedTimes"
+    assert decision.events[0][1] == "TooManyMissedTimes"

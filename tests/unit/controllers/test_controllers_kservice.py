@@ -38,7 +38,7 @@ async def test_a_service_becomes_ready_with_its_deployment_and_can_be_subscribed
     assert route.subscriber.url == "http://hello.ns.svc.cluster.local"
     await plane.settled()
     version = plane.api.version
-    plane.world.tracker.resync()
+    plane.context.tracker.resync()
     await plane.settled()
     assert plane.api.version == version, plane.api.journal[-5:]
 

@@ -11,9 +11,9 @@ LATER = "2026-01-01T00:00:02.000000Z"
 def test_a_lease_is_taken_when_it_has_not_changed_for_its_time_on_the_clock_of_the_one_that_waits() -> None:
     seen = SeenLease(since=100.0)
     held = taken(None, "penstock-control", "system", "a", NOW)
-    seen.look(held, 100.0)
+    seen.observe(held, 100.0)
     assert not seen.may_take("b", 100.0 + LEASE_SECONDS - 1)
-    seen.look(renewed(held, LATER), 109.0)
+    seen.observe(renewed(held, LATER), 109.0)
     assert not seen.may_take("b", 100.0 + LEASE_SECONDS)
     assert seen.may_take("b", 109.0 + LEASE_SECONDS)
 
@@ -22,22 +22,22 @@ def test_a_lease_that_names_a_longer_time_is_waited_for() -> None:
     seen = SeenLease()
     held = taken(None, "penstock-control", "system", "a", NOW)
     held["spec"]["leaseDurationSeconds"] = 60
-    seen.look(held, 0.0)
+    seen.observe(held, 0.0)
     assert not seen.may_take("b", 59.0)
     assert seen.may_take("b", 60.0)
 
 
 def test_a_lease_that_is_not_there_or_was_given_back_is_free() -> None:
     seen = SeenLease()
-    seen.look(None, 0.0)
+    seen.observe(None, 0.0)
     assert seen.may_take("b", 0.0)
-    seen.look(released(taken(None, "penstock-control", "system", "a", NOW), LATER), 1.0)
+    seen.observe(released(taken(None, "penstock-control", "system", "a", NOW), LATER), 1.0)
     assert seen.may_take("b", 1.0)
 
 
 def test_one_of_the_same_name_takes_its_own_place_at_once() -> None:
     seen = SeenLease()
-    seen.look(taken(None, "penstock-control", "system", "host-control", NOW), 0.0)
+    seen.observe(taken(None, "penstock-control", "system", "host-control", NOW), 0.0)
     assert seen.may_take("host-control", 0.0)
 
 

@@ -59,7 +59,7 @@ async def test_a_trigger_gets_what_only_the_table_has_beside_new_events(plane: C
     tell(plane, older, finished=True, failed=1)
     await plane.until(lambda: "past" not in routes(plane))
     assert (past(plane)["status"], past(plane)["reason"]) == ("True", "Delivered")
-    assert past(plane)["message"] == "6 events from before it was made; 2 of them could not be delivered"
+    assert past(plane)["message"] == "6 events from before it was created; 2 of them could not be delivered"
     await plane.settled()
     assert routes(plane)["own"].start == (1000, 9)
     assert past(plane)["status"] == "True"

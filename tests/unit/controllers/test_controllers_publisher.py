@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -35,9 +35,13 @@ def topic() -> TopicDouble:
     return TopicDouble()
 
 
+def ignore(_: Observer) -> None:
+    """Enqueues nothing."""
+
+
 @contextlib.asynccontextmanager
-async def publishing(topic: TopicDouble) -> AsyncIterator[Publisher]:
-    publisher = Publisher(topic)  # type: ignore[arg-type]
+async def publishing(topic: TopicDouble, enqueue: Callable[[Observer], None] = ignore) -> AsyncIterator[Publisher]:
+    publisher = Publisher(topic, enqueue)  # type: ignore[arg-type]
     await publisher.restore()
     yield publisher
 
@@ -45,7 +49,7 @@ async def publishing(topic: TopicDouble) -> AsyncIterator[Publisher]:
 async def publish(publisher: Publisher, version: int) -> None:
     """Runs the publisher until it has published the version."""
     done = asyncio.Event()
-    publisher.announce = lambda published: done.set() if published >= version else None
+    publisher.listen(lambda published: done.set() if published >= version else None)
     publisher.drop_unclaimed()
     task = asyncio.create_task(publisher.run())
     if publisher.version < version:
@@ -206,7 +210,7 @@ def test_the_history_reaches_further_back(
 
 async def test_a_replay_begins_in_the_history_where_kafka_has_forgotten(topic: TopicDouble) -> None:
     topic.firsts, topic.ends = (500, 0), (1000, 9)
-    publisher = Publisher(topic, lambda since: {0: FirstKept(int(since), 1)})  # type: ignore[arg-type]
+    publisher = Publisher(topic, ignore, lambda since: {0: FirstKept(int(since), 1)})  # type: ignore[arg-type]
     await publisher.restore()
     publisher.claim(ME, [route("a", kind="Replay", replay=Replay("Trigger", since=20.0))])
     await publish(publisher, 1)
@@ -219,7 +223,7 @@ async def test_a_replay_begins_in_the_history_where_kafka_has_forgotten(topic: T
 
 async def test_the_past_that_only_the_table_has_ends_where_its_route_begins(topic: TopicDouble) -> None:
     topic.firsts, topic.ends, topic.table = (500, 0), (1000, 9), {0: FirstKept(20, 20)}
-    publisher = Publisher(topic, topic.kept)  # type: ignore[arg-type]
+    publisher = Publisher(topic, ignore, topic.kept)  # type: ignore[arg-type]
     await publisher.restore()
     own = route("a", asked_from=5.0)
     publisher.claim(ME, [own, past_route(own, 5.0)])
@@ -233,7 +237,7 @@ async def test_the_past_that_only_the_table_has_ends_where_its_route_begins(topi
 
 async def test_a_past_that_kafka_has_is_left_to_the_router(topic: TopicDouble) -> None:
     topic.firsts, topic.ends, topic.table = (500, 0), (1000, 9), {0: FirstKept(20, 20)}
-    publisher = Publisher(topic, topic.kept)  # type: ignore[arg-type]
+    publisher = Publisher(topic, ignore, topic.kept)  # type: ignore[arg-type]
     await publisher.restore()
     own = route("a", asked_from=900.0)
     publisher.claim(ME, [own, past_route(own, 900.0)])
@@ -247,7 +251,7 @@ async def test_a_past_whose_record_is_lost_ends_where_it_did(topic: TopicDouble)
     topic.firsts, topic.ends, topic.table = (500, 0), (1000, 9), {0: FirstKept(20, 20)}
     own = route("a", asked_from=0.0)
     for _ in range(2):
-        publisher = Publisher(topic, topic.kept)  # type: ignore[arg-type]
+        publisher = Publisher(topic, ignore, topic.kept)  # type: ignore[arg-type]
         await publisher.restore()
         publisher.claim(ME, [own, past_route(own, 0.0)])
         await publish(publisher, publisher.version + 1)
@@ -315,7 +319,7 @@ async def test_a_lost_acknowledgement_never_gives_one_number_to_two_contents(top
     topic.unacknowledged = [None]
     async with publishing(topic) as publisher:
         publisher.claim(ME, [route("a")])
-        publisher.announce = lambda _: None
+
         with pytest.raises(OSError, match="lost"):
             await publisher._publish()
         publisher.claim(ME, [route("a"), route("b")])
@@ -356,9 +360,8 @@ async def test_a_record_that_changes_hands_stays(topic: TopicDouble) -> None:
 
 
 async def test_a_record_stays_its_first_owners_until_that_gives_it_up(topic: TopicDouble) -> None:
-    async with publishing(topic) as publisher:
-        told: list[Observer] = []
-        publisher.look_again = told.append
+    enqueued: list[Observer] = []
+    async with publishing(topic, enqueued.append) as publisher:
         assert publisher.claim(ME, [route("a", name="mine")]) == {}
         assert publisher.claim(OTHER, [route("a", name="theirs"), route("b")]) == {"route/a": ME}
         assert publisher.claim(THIRD, [route("a", name="third")]) == {"route/a": ME}
@@ -366,20 +369,19 @@ async def test_a_record_stays_its_first_owners_until_that_gives_it_up(topic: Top
         assert [publisher.owner_of(f"route/{uid}") for uid in "ab"] == [ME, OTHER]
         assert published(topic, "a").name == "mine"
         publisher.claim(ME, [])
-        assert (publisher.owner_of("route/a"), told) == (OTHER, [OTHER])
+        assert (publisher.owner_of("route/a"), enqueued) == (OTHER, [OTHER])
         await publish(publisher, 2)
         assert published(topic, "a").name == "theirs"
         assert publisher.claim(OTHER, [route("a", name="theirs"), route("b")]) == {}
         publisher.claim(THIRD, [])
         publisher.claim(OTHER, [])
         await publish(publisher, 3)
-    assert (set(topic.records), told) == ({"version"}, [OTHER])
+    assert (set(topic.records), enqueued) == ({"version"}, [OTHER])
 
 
 async def test_a_record_that_is_too_large_keeps_no_other_from_being_published(topic: TopicDouble) -> None:
-    told: list[Observer] = []
-    async with publishing(topic) as publisher:
-        publisher.look_again = told.append
+    enqueued: list[Observer] = []
+    async with publishing(topic, enqueued.append) as publisher:
         publisher.claim(ME, [route("a")])
         await publish(publisher, 1)
         large = {"filters": [{"exact": {"type": "x" * topic.largest}}]}
@@ -387,7 +389,7 @@ async def test_a_record_that_is_too_large_keeps_no_other_from_being_published(to
         publisher.claim(THIRD, [route("c", **large)])
         publisher.claim(OTHER, [route("b")])
         await publish(publisher, 2)
-        assert (set(topic.records), told) == ({"version", "route/a", "route/b"}, [ME, THIRD])
+        assert (set(topic.records), enqueued) == ({"version", "route/a", "route/b"}, [ME, THIRD])
         assert published(topic, "a") == route("a", start=(0, 0)), "the version before stays"
         assert "bytes, which is more than Kafka takes" in (publisher.left_out("route/a") or "")
         assert publisher.left_out("route/b") is None
@@ -544,9 +546,10 @@ async def test_garbage_is_replaced_as_soon_as_it_is_there(topic: TopicDouble) ->
         publisher.drop_unclaimed()
         publishes = asyncio.create_task(publisher.run())
         await asyncio.wait_for(topic.watched.wait(), 60)
+        out = asyncio.Event()
+        publisher.listen(lambda _: out.set())
         for number, key in enumerate(("route/a", "route/stranger", "version")):
-            out = asyncio.Event()
-            publisher.announce = lambda _, out=out: out.set()  # type: ignore[misc]
+            out.clear()
             topic.spoil(key)
             await asyncio.wait_for(out.wait(), 60)
             assert publisher.version == number + 2

@@ -55,7 +55,7 @@ async def test_status_is_written_only_when_it_changed(plane: ControlPlane) -> No
     await plane.until(lambda: plane.ready(BROKER, "b"))
     await plane.settled()
     writes = plane.api.status_writes
-    plane.world.tracker.resync()
+    plane.context.tracker.resync()
     await plane.settled()
     assert plane.api.status_writes == writes
 
@@ -204,7 +204,7 @@ async def test_a_changed_filter_is_not_ready_until_the_data_plane_has_it(plane: 
     [route] = [record for record in plane.records().values() if isinstance(record, Route)]
     assert route.attributes == {"type": "x"}, "it is published"
     assert not plane.ready(TRIGGER, "t"), "and nobody has said that he acts by it"
-    plane.dataplane.acknowledge(plane.world.publisher.version)
+    plane.dataplane.acknowledge(plane.context.publisher.version)
     await plane.until(lambda: plane.ready(TRIGGER, "t"))
 
 
@@ -240,7 +240,7 @@ async def test_a_loss_is_shown_by_the_trigger_or_the_subscription_it_hit(plane: 
         found = await plane.until(lambda k=kind, n=name: plane.condition(k, n, "EventsRetained"))  # type: ignore[misc]
         assert (found["severity"], found["reason"]) == ("Warning", "EventsLost")
         assert plane.ready(kind, name)
-    plane.dataplane.let_go(time.time() + 3600)
+    plane.dataplane.expire_losses(time.time() + 3600)
     for kind, name in ((TRIGGER, "t"), (SUBSCRIPTION, "s")):
         await plane.until(lambda k=kind, n=name: not plane.condition(k, n, "EventsRetained"))  # type: ignore[misc]
 
@@ -337,7 +337,7 @@ async def test_routes_stay_when_the_kind_of_their_subscriber_may_no_longer_be_re
     routes = {key: record for key, record in plane.records().items() if isinstance(record, Route)}
     plane.api.forbidden.add(GADGET)
     plane.api.cut_watches()
-    plane.world.tracker.informer(GADGET)._note(refuse(403, "gadgets is forbidden"))
+    plane.context.tracker.informer(GADGET)._interrupted(refuse(403, "gadgets is forbidden"))
     await plane.until(lambda: not plane.ready(TRIGGER, "t"))
     await plane.settled()
     assert {key: record for key, record in plane.records().items() if isinstance(record, Route)} == routes
@@ -363,7 +363,7 @@ async def test_a_kind_of_routes_that_cannot_be_read_is_waited_for_and_no_route_g
     hidden = plane.api.forbidden if code == 403 else plane.api.unserved
     hidden.add(kind)
     plane.api.cut_watches()
-    plane.world.tracker.informer(kind)._note(refuse(code, "it is gone for a moment"))
+    plane.context.tracker.informer(kind)._interrupted(refuse(code, "it is gone for a moment"))
     await plane.settled()
     assert plane.topic.records == before
     await plane.stop()
@@ -439,13 +439,13 @@ async def test_a_defect_in_a_listener_ends_the_control_plane(plane: ControlPlane
     def fail(key: Key, obj: Obj | None) -> None:
         raise ZeroDivisionError("on purpose")
 
-    plane.world.tracker.informer(BROKER).listen(fail)
+    plane.context.tracker.informer(BROKER).listen(fail)
     plane.api.apply(BROKER, named("other"))
     with pytest.raises(ExceptionGroup) as ended:
         await plane.ended()
     [failure] = ended.value.exceptions
     assert isinstance(failure, ZeroDivisionError)
-    assert failure.__notes__ == ["It could not take a change of Broker ns/other."]
+    assert failure.__notes__ == ["A listener failed on a change of Broker ns/other."]
 
 
 async def test_subscribers_reach_a_channel_of_a_kind_with_its_own_controller(plane: ControlPlane) -> None:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from penstock.contract.names import Location
 from penstock.controllers.sinks.request_reply import RequestReplies
-from penstock.controllers.sinks.requests import RequestNotTaken, read_event
+from penstock.controllers.sinks.requests import RequestRejected, read_event
 from penstock.destinations import Destinations
 from penstock.events.event import CloudEvent
 from penstock.kube.kinds import BROKER, REQUEST_REPLY, SECRET, TRIGGER, Key, Obj
@@ -38,7 +38,7 @@ class Asking:
         self.plane = plane
         self.accepted: list[Mapping[str, str]] = []
         self.broker_answers = 202
-        self._app = RequestReplies(plane.world.tracker, plane.world.reply_keys, sinks or cast(Sinks, self), 1000)
+        self._app = RequestReplies(plane.context.tracker, plane.context.reply_keys, sinks or cast(Sinks, self), 1000)
         self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self._app), base_url="http://rr")
 
     async def send(self, sink: ResolvedAddress, event: CloudEvent, namespace: str) -> None:
@@ -91,7 +91,7 @@ async def test_a_request_without_a_reply_ends_when_its_time_is_over(asking: Aski
     asking.plane.api.apply(REQUEST_REPLY, named("r", brokerRef=REFERENCE, timeout="PT0.05S"))
     await asking.plane.settled()
     answer = await asking.ask()
-    assert (answer.status_code, answer.text) == (504, "no reply came within 0.05 s\n")
+    assert (answer.status_code, answer.text) == (504, "there was no reply within 0.05 s\n")
 
 
 async def test_what_cannot_be_asked_is_refused(asking: Asking) -> None:
@@ -105,7 +105,7 @@ async def test_what_cannot_be_asked_is_refused(asking: Asking) -> None:
     assert (await asking.ask(specversion="9")).status_code == 400
     asking.broker_answers = 503
     refused = await asking.ask()
-    assert (refused.status_code, refused.text) == (502, "the Broker answered 503\n")
+    assert (refused.status_code, refused.text) == (502, "the Broker returned 503\n")
 
 
 async def test_the_address_of_a_broker_is_judged_like_other_destinations(asking: Asking) -> None:
@@ -125,9 +125,9 @@ async def test_a_compressed_event_is_refused(asking: Asking) -> None:
 def test_an_event_with_too_many_attributes_is_refused() -> None:
     members = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "long": "x" * 65536}
     request = Request({"type": "http", "headers": [(b"content-type", b"application/cloudevents+json")]})
-    with pytest.raises(RequestNotTaken, match="65536 are allowed") as refused:
+    with pytest.raises(RequestRejected, match="65536 are allowed") as refused:
         read_event(request, json.dumps(members).encode())
-    assert refused.value.answer.status_code == 413
+    assert refused.value.response.status_code == 413
 
 
 async def test_its_trigger_and_its_keys_come_and_go_with_it(plane: ControlPlane, asking: Asking) -> None:
@@ -139,13 +139,13 @@ async def test_its_trigger_and_its_keys_come_and_go_with_it(plane: ControlPlane,
     assert list(secret["data"]) == ["ns.r.key-0"]
     await plane.settled()
     version = plane.api.version
-    plane.world.tracker.resync()
+    plane.context.tracker.resync()
     await plane.settled()
     assert plane.api.version == version, plane.api.journal[-4:]
     plane.api.remove(REQUEST_REPLY, Key("ns", "r"))
     await plane.until(lambda: not (plane.api.get(SECRET, "knative-eventing", "request-reply-keys") or {})["data"])
     await plane.until(lambda: not plane.api.all(TRIGGER))
-    assert plane.world.reply_keys == {}
+    assert plane.context.reply_keys == {}
 
 
 async def test_without_its_broker_it_is_not_ready(plane: ControlPlane) -> None:

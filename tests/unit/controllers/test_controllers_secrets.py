@@ -73,7 +73,7 @@ async def test_a_missing_secret_is_a_condition_and_the_route_waits_for_it(plane:
     await plane.until(lambda: signing(plane) == SecretVersion("keys"))
     await plane.until(lambda: plane.condition(kind, "x").get("reason") == "SigningSecretMissing")
     told = plane.condition(kind, "x", "SecretsResolved")["message"]
-    assert told.endswith(': the Secret "keys" is not there. Create it in the namespace ns, or correct the name.')
+    assert told.endswith(': the Secret "keys" does not exist. Create it in the namespace ns, or correct the name.')
     put_secret(plane, b"hunter2")
     await plane.until(lambda: plane.condition(kind, "x").get("reason") == "SigningSecretMalformed")
     assert "hunter2" not in str(plane.api.get(kind, "ns", "x"))

@@ -118,14 +118,14 @@ async def test_the_subject_mounts_a_token_for_the_sink(bound: ControlPlane, issu
 
 async def test_a_token_is_renewed_before_it_ends_and_for_another_audience(bound: ControlPlane, issuer: Issuer) -> None:
     first = token(bound)
-    bound.world.tracker.resync()
+    bound.context.tracker.resync()
     await bound.settled()
     assert (token(bound), len(issuer.asked)) == (first, 1)
     issuer.lasts = 500
     bind(bound, {**SINK, "audience": "another"})
     await bound.until(lambda: remaining(token(bound), "another", time.time()))
     short, issuer.lasts = token(bound), 3600
-    bound.world.tracker.resync()
+    bound.context.tracker.resync()
     await bound.until(lambda: remaining(token(bound), "another", time.time()) > 3000)
     assert token(bound) != short
     assert mounts(bound) == {"/oidc": NAME}
@@ -153,7 +153,7 @@ async def test_a_token_that_cannot_be_had_is_told_and_the_pods_keep_what_they_ha
     assert condition(bound)[2] == "the API is away"
     assert (token(bound), mounts(bound), bound.ready(SINK_BINDING, "d")) == (held, {"/oidc": NAME}, False)
     issuer.away = False
-    bound.world.tracker.resync()
+    bound.context.tracker.resync()
     await bound.until(lambda: bound.ready(SINK_BINDING, "d"))
 
 

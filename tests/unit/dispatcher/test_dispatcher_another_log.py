@@ -48,7 +48,7 @@ def test_other_events_are_refused() -> None:
 def test_cursors_of_a_former_version_are_refused_where_they_are_beyond_the_end() -> None:
     async def story() -> None:
         node = await delivered(None)
-        with pytest.raises(AnotherLog, match="partition 0 ends at 4, and the cursor of the route r goes on from 5"):
+        with pytest.raises(AnotherLog, match="partition 0 ends at 4, and the cursor of the route r resumes from 5"):
             node.dispatcher.check_logs(0, HERE, 4)
         node.dispatcher.check_logs(0, HERE, 5)
         await node.halt()
@@ -59,7 +59,7 @@ def test_cursors_of_a_former_version_are_refused_where_they_are_beyond_the_end()
 def test_they_are_refused_as_well_where_the_same_topic_has_lost_its_end() -> None:
     async def story() -> None:
         node = await delivered(HERE)
-        with pytest.raises(AnotherLog, match="partition 0 ends at 4, and the cursor of the route r goes on from 5"):
+        with pytest.raises(AnotherLog, match="partition 0 ends at 4, and the cursor of the route r resumes from 5"):
             node.dispatcher.check_logs(0, HERE, 4)
         await node.halt()
 

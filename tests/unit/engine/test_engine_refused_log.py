@@ -53,6 +53,6 @@ async def test_the_sentence_says_what_was_found_what_is_safe_and_which_command_d
     assert str(raised.value) == (
         "penstock.events is not the log that routes and cursors refer to: partition 0 ends at 4, and routing goes on "
         "from 9. Nothing is delivered until you decide: bring that log back, or, where it is gone for good, stop every "
-        "control and pipeline and have penstock topics --adopt-events go on with this one"
+        "control and pipeline and run penstock topics --adopt-events to continue with this one"
     )
     assert raised.value.remedy == ADVICE

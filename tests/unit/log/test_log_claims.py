@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import examples
-from penstock.contract.claims import ClaimRecord, Ledger
+from penstock.contract.claims import ClaimRecord, RoleClaims
 from penstock.kafka import claims
 from penstock.kafka.claims import Claimant, Write
 
@@ -278,7 +278,7 @@ def test_a_power_loss_that_takes_the_end_of_the_topic_keeps_nobody_from_the_role
 
 def test_silence_of_a_stranger_is_waited_out_too() -> None:
     standby = claims.Standby("b", 0.0)
-    ledger = Ledger(holder="a", epoch=3, last=9)
+    ledger = RoleClaims(holder="a", epoch=3, last=9)
     for second in range(1, 14):
         standby.read_back(second - 0.1, second)
         assert not standby.may_take(ledger, second)

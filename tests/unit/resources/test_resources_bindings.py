@@ -9,7 +9,7 @@ import pytest
 
 from penstock.resources.containersource import ContainerObservation, child_name, is_within, status_of
 from penstock.resources.destinations import ResolvedAddress
-from penstock.resources.metadata import matches
+from penstock.resources.metadata import selector_matches
 from penstock.resources.sinkbinding import bound, bundles_in, environment_of, token_in, unbound
 
 Obj = dict[str, Any]
@@ -145,5 +145,5 @@ def test_long_names_are_shortened_as_knative_does() -> None:
 )
 def test_label_expressions(operator: str, values: list[str] | None, expected: bool) -> None:
     selector = {"matchExpressions": [{"key": "a", "operator": operator, "values": values}]}
-    assert matches(selector, {"a": "x"}) is expected
-    assert matches({}, None)
+    assert selector_matches(selector, {"a": "x"}) is expected
+    assert selector_matches({}, None)

@@ -47,7 +47,7 @@ def test_a_destination_that_the_settings_refuse_is_not_taken_for_one_that_is_dow
     state = DeliveryState(**{**FAILING.__dict__, "reason": reason, "cause": refused})
     [finding] = delivering_finding(state, paused=False)
     assert finding.reason == "DestinationRefused"
-    assert "is a destination that the settings refuse" in finding.message
+    assert "is a destination that the settings forbid" in finding.message
     assert "link-local" in finding.message
 
 
@@ -88,12 +88,12 @@ def test_a_pause_is_meant_and_no_warning() -> None:
 @pytest.mark.parametrize(
     ("status", "reason", "expected"),
     [
-        (503, "HTTP status 503", ("HTTPStatus503", "answers 503 Service Unavailable")),
-        (799, "HTTP status 799", ("HTTPStatus799", "answers 799")),
+        (503, "HTTP status 503", ("HTTPStatus503", "returns 503 Service Unavailable")),
+        (799, "HTTP status 799", ("HTTPStatus799", "returns 799")),
         (
             200,
             "the reply is larger than an event may be",
-            ("ReplyRefused", "answers 200, but the reply is larger than an event may be"),
+            ("ReplyRefused", "returns 200, but the reply is larger than an event may be"),
         ),
     ],
 )

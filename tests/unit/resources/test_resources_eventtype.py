@@ -11,10 +11,10 @@ from penstock.resources.conditions import find
 from penstock.resources.eventtype import (
     NEWEST,
     EventTypeObservation,
-    Passed,
+    SeenEvent,
     SentTo,
     convert,
-    describe,
+    event_type_of,
     name_of,
     status_of,
 )
@@ -97,7 +97,7 @@ BROKER = SentTo("eventing.knative.dev/v1", "Broker", ObjectIdentity("ns", "b", "
 
 
 def test_what_passes_is_described_under_a_name_that_knative_would_give_it() -> None:
-    made = describe(BROKER, Passed("t", "/s"))
+    made = event_type_of(BROKER, SeenEvent("t", "/s"))
     # The MD5 of type, source, namespace and name, one after the other.
     assert made["metadata"]["name"] == "et-b-61244edc0ce285668b715582effe4b35"
     assert made["metadata"]["ownerReferences"] == [
@@ -122,7 +122,7 @@ def test_what_passes_is_described_under_a_name_that_knative_would_give_it() -> N
 
 def test_a_name_that_would_be_too_long_is_cut() -> None:
     long = SentTo("eventing.knative.dev/v1", "Broker", ObjectIdentity("ns", "b" * 250, "u"))
-    assert len(name_of(long, Passed("t", "/s"))) == 243
+    assert len(name_of(long, SeenEvent("t", "/s"))) == 243
 
 
 def ready(seen: EventTypeObservation) -> tuple[str, str | None, str | None]:

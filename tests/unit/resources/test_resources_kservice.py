@@ -9,7 +9,7 @@ import pytest
 
 from penstock.resources.conditions import find
 from penstock.resources.kservice import KService, KServiceObservation, status_of
-from penstock.resources.metadata import covers
+from penstock.resources.metadata import is_subset
 from penstock.resources.registry import crds
 
 Obj = dict[str, Any]
@@ -146,6 +146,6 @@ def test_the_description_says_what_is_not_there() -> None:
 
 
 def test_defaults_of_the_server_do_not_make_an_object_differ() -> None:
-    assert covers({"a": [{"b": 1, "more": 2}], "default": 3}, {"a": [{"b": 1}]})
-    assert not covers({"a": [{"b": 1}, {"b": 2}]}, {"a": [{"b": 1}]})
-    assert not covers({"a": 1}, {"a": 1, "b": 2})
+    assert is_subset({"a": [{"b": 1}]}, {"a": [{"b": 1, "more": 2}], "default": 3})
+    assert not is_subset({"a": [{"b": 1}]}, {"a": [{"b": 1}, {"b": 2}]})
+    assert not is_subset({"a": 1, "b": 2}, {"a": 1})

@@ -40,7 +40,7 @@ def test_the_same_log_is_gone_on_from() -> None:
 def test_events_that_end_before_what_was_routed_are_refused() -> None:
     scene = routed_up_to(5_000)
     scene.events = [Retained(0, 100)]
-    with pytest.raises(AnotherLog, match=rf"partition 0 ends at 100, and routing goes on from 5001\. .*{ADOPT}"):
+    with pytest.raises(AnotherLog, match=rf"partition 0 ends at 100, and routing resumes from 5001\. .*{ADOPT}"):
         scene.advance(1, ROUTE)
     assert len(scene.queries) == 1
 
@@ -101,12 +101,12 @@ def test_a_topic_that_was_made_again_is_refused_although_nothing_is_known_to_hav
 
 def test_a_route_that_begins_beyond_the_end_is_refused() -> None:
     scene = Scene([Retained(0, 50)])
-    with pytest.raises(AnotherLog, match="partition 0 ends at 50, and the route late goes on from 51"):
+    with pytest.raises(AnotherLog, match="partition 0 ends at 50, and the route late resumes from 51"):
         scene.advance(1, Route("late", "Trigger", "n", "late", "t", start=(51,)))
 
 
 def test_another_error_is_not_taken_for_this_one() -> None:
-    assert AnotherLog.told_in("Job aborted: OutOfMemoryError") is None
+    assert AnotherLog.found_in("Job aborted: OutOfMemoryError") is None
 
 
 def test_events_and_markers_are_known_by_their_headers() -> None:

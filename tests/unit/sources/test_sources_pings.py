@@ -117,7 +117,7 @@ def test_ticks_of_the_last_minute_are_fired_and_older_ones_missed() -> None:
     assert due.fire == (NOON,)
     assert due.missed == Missed(59, NOON - 3540, NOON - 60)
     assert str(due.missed) == (
-        "59 ticks from 2026-01-01T11:01:00Z to 2026-01-01T11:59:00Z were not fired: nothing ran then"
+        "59 ticks from 2026-01-01T11:01:00Z to 2026-01-01T11:59:00Z were missed: nothing ran then"
     )
 
 

@@ -115,7 +115,7 @@ async def test_the_password_of_a_sink_is_not_told(answer: bytes) -> None:
 )
 async def test_a_url_that_clients_read_differently_is_refused(url: str) -> None:
     async with Sinks(Location, destinations=Destinations(Settings())) as sinks:
-        with pytest.raises(NotAccepted, match="no URL of HTTP"):
+        with pytest.raises(NotAccepted, match="invalid HTTP URL"):
             await sinks.send(ResolvedAddress(url), EVENT, "ns")
 
 
@@ -135,4 +135,4 @@ async def test_of_a_refusal_only_the_beginning_is_read() -> None:
     async with asyncio.timeout(60), server, Sinks(Location) as sinks:
         with pytest.raises(NotAccepted) as refused:
             await sinks.send(ResolvedAddress(f"http://127.0.0.1:{port}/"), EVENT, "ns")
-    assert (str(refused.value), refused.value.status) == (f"http://127.0.0.1:{port}/ answered 500: {'x' * 200}", 500)
+    assert (str(refused.value), refused.value.status) == (f"http://127.0.0.1:{port}/ returned 500: {'x' * 200}", 500)
