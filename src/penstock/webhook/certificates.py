@@ -23,7 +23,7 @@ from penstock.kube.kinds import SECRET, Key, Kind, Obj
 from penstock.observability.logs import describe
 from penstock.resources.admission import SYSTEM_NAMESPACE
 from penstock.resources.registry import CONVERSIONS, crds
-from penstock.web.certificates import KeyPair, is_signed_by, issue, lasts_for, make_authority, names_all
+from penstock.web.certificates import KeyPair, is_signed_by, issue_certificate, lasts_for, make_authority, names_all
 from penstock.web.tls_context import RenewedContext
 
 AUTHORITY_LASTS = timedelta(days=3650)
@@ -83,13 +83,13 @@ def renewed(held: Certificates | None, hosts: tuple[str, ...], now: datetime) ->
     """The certificates to hold from now on: the same object unless one is missing, invalid or due for renewal."""
     if held is None or not lasts_for(held.authority.certificate, timedelta(0), now):
         authority = make_authority("penstock-webhook", AUTHORITY_LASTS, now)
-        return Certificates(authority, issue(authority, hosts[0], hosts, SERVER_LASTS, now))
+        return Certificates(authority, issue_certificate(authority, hosts[0], hosts, SERVER_LASTS, now))
     if not lasts_for(held.authority.certificate, AUTHORITY_RENEWED_BEFORE, now):
         authority = make_authority("penstock-webhook", AUTHORITY_LASTS, now)
-        server = issue(authority, hosts[0], hosts, SERVER_LASTS, now)
+        server = issue_certificate(authority, hosts[0], hosts, SERVER_LASTS, now)
         return Certificates(authority, server, held.authority.certificate)
     if not _serves(held, hosts, now):
-        server = issue(held.authority, hosts[0], hosts, SERVER_LASTS, now)
+        server = issue_certificate(held.authority, hosts[0], hosts, SERVER_LASTS, now)
         return Certificates(held.authority, server, _unexpired(held.former, now))
     return held
 

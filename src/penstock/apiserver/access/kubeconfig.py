@@ -50,4 +50,4 @@ _HOSTS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.s
 
 def ensure_certificate(folder: Path, *hosts: str) -> None:
     """Creates or renews `ca.crt`, `ca.key`, `server.crt` and `server.key` where they are missing or no longer valid."""
-    own_authority.server(folder, "server", (*_HOSTS, *hosts), SPAN, datetime.now(UTC))
+    own_authority.server_certificate(folder, "server", (*_HOSTS, *hosts), SPAN, datetime.now(UTC))
