@@ -100,14 +100,14 @@ def impersonated(headers: Headers) -> User:
 def impersonations(user: User, groups: list[str]) -> list[AccessRequest]:
     """What the caller must be allowed to do to impersonate this user with the groups named in the request."""
     account = account_of(user.name)
-    asked = [
+    needed = [
         AccessRequest("impersonate", "", "serviceaccounts", namespace=account[0], name=account[1])
         if account
         else AccessRequest("impersonate", "", "users", name=user.name)
     ]
-    asked += [AccessRequest("impersonate", "", "groups", name=group) for group in groups]
+    needed += [AccessRequest("impersonate", "", "groups", name=group) for group in groups]
     for key, values in user.extra:
-        asked += [AccessRequest("impersonate", _AUTHENTICATION, "userextras", key, name=value) for value in values]
+        needed += [AccessRequest("impersonate", _AUTHENTICATION, "userextras", key, name=value) for value in values]
     if user.uid:
-        asked.append(AccessRequest("impersonate", _AUTHENTICATION, "uids", name=user.uid))
-    return asked
+        needed.append(AccessRequest("impersonate", _AUTHENTICATION, "uids", name=user.uid))
+    return needed

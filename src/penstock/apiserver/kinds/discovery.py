@@ -67,16 +67,17 @@ def resources(kinds: Iterable[ServedKind], group: str, version: str) -> Obj | No
             "kind": kind.kind,
             "verbs": list(kind.verbs),
         }
-        if kind.short_names:
-            entry["shortNames"] = list(kind.short_names)
-        if kind.categories:
-            entry["categories"] = list(kind.categories)
-        listed.append(entry)
+        listed.append(entry | _optional_names(kind))
         listed.extend(_subresource(kind, subresource) for subresource in kind.subresources)
     if not listed:
         return None
     group_version = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
+
+
+def _optional_names(kind: ServedKind) -> Obj:
+    named = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {field: names for field, names in named.items() if names}
 
 
 def _subresource(kind: ServedKind, subresource: str) -> Obj:
@@ -125,10 +126,7 @@ def _entry(kind: ServedKind) -> Obj:
         "singularResource": kind.singular,
         "verbs": list(kind.verbs),
     }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
+    entry |= _optional_names(kind)
     if kind.subresources:
         entry["subresources"] = [
             {

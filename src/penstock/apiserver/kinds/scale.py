@@ -28,9 +28,9 @@ def scale_of(obj: Obj) -> Obj:
 
 def scaled(obj: Obj, scale: Obj) -> Obj:
     """The object with as many replicas as the Scale says; the resourceVersion of the Scale is a precondition."""
-    asked = (scale.get("apiVersion", API_VERSION), scale.get("kind", KIND))
-    if asked != (API_VERSION, KIND):
-        raise errors.bad_request(f"the object provided is a {asked[1]} in {asked[0]}, not a {KIND} in {API_VERSION}")
+    named = (scale.get("apiVersion", API_VERSION), scale.get("kind", KIND))
+    if named != (API_VERSION, KIND):
+        raise errors.bad_request(f"the object provided is a {named[1]} in {named[0]}, not a {KIND} in {API_VERSION}")
     replicas: Any = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         raise errors.bad_request("spec.replicas is not a number")

@@ -29,7 +29,7 @@ DEFAULT_ACCOUNT = "default"
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """What the client asked for."""
+    """The options of a delete request."""
 
     policy: str = "Background"
     """`Background`, `Foreground` or `Orphan`."""
