@@ -23,6 +23,16 @@ from penstock.settings import Settings
 
 KUBECONFIG = "kubeconfig-data-plane"
 """In the data folder, for the embedded API."""
+TOKEN_SECONDS = 3600
+FRESH_SHARE = 0.2
+"""A token is renewed when less than this share of its lifetime is left."""
+RETRY_SECONDS = 2.0
+"""Pause after a failed request, before the same token is requested again."""
+MAX_TOKENS = 10_000
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""A valid name of a namespace or ServiceAccount, safe as a segment of a path."""
+_API_AUDIENCE = re.compile(r"(https?://)?kubernetes(\.default(\.svc(\.[a-z0-9.-]+)?)?)?\.?(:\d+)?/?", re.IGNORECASE)
+"""The default audiences of API servers, and of the embedded one."""
 
 
 class NoAccess(Exception):
@@ -52,18 +62,6 @@ def message_of(response: httpx2.Response) -> str:
 
 def _config(settings: Settings) -> ClusterConfig:
     return read_config(settings.kubeconfig or settings.data_dir / KUBECONFIG)
-
-
-TOKEN_SECONDS = 3600
-FRESH_SHARE = 0.2
-"""A token is renewed when less than this share of its lifetime is left."""
-RETRY_SECONDS = 2.0
-"""Pause after a failed request, before the same token is requested again."""
-MAX_TOKENS = 10_000
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-"""A valid name of a namespace or ServiceAccount, safe as a segment of a path."""
-_API_AUDIENCE = re.compile(r"(https?://)?kubernetes(\.default(\.svc(\.[a-z0-9.-]+)?)?)?\.?(:\d+)?/?", re.IGNORECASE)
-"""The default audiences of API servers, and of the embedded one."""
 
 
 class WantedToken(NamedTuple):

@@ -40,6 +40,8 @@ INGRESS_NAMES = tuple(f"broker-ingress.knative-eventing{ending}" for ending in (
 Clock = Callable[[], datetime]
 
 log = structlog.get_logger()
+CLIENT_SECONDS = 10.0
+"""Time for a client's TLS handshake."""
 
 
 class NoCertificate(RuntimeError):
@@ -152,10 +154,6 @@ def trusted_by_clients(settings: Settings, now: datetime) -> str | None:
     if settings.tls_cert_file is not None:
         return None
     return own_authority.authority_certificate(settings.data_dir / FOLDER, now).decode()
-
-
-CLIENT_SECONDS = 10.0
-"""Time for a client's TLS handshake."""
 
 
 class FreshCertificate:

@@ -39,6 +39,20 @@ _CA, _CA_KEY, _FORMER_CA, _SERVER, _SERVER_KEY = (
     "server-key.pem",
 )
 _REQUIRED = (_CA, _CA_KEY, _SERVER, _SERVER_KEY)
+SERVICE = "penstock-webhook"
+CERTIFICATES_SECRET = f"{SERVICE}-certs"
+MUTATING = "webhook.eventing.penstock.dev"
+VALIDATING = "validation.webhook.eventing.penstock.dev"
+_REGISTRATION = "admissionregistration.k8s.io/v1"
+_MUTATING = Kind(_REGISTRATION, "MutatingWebhookConfiguration")
+_VALIDATING = Kind(_REGISTRATION, "ValidatingWebhookConfiguration")
+_DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+CHECK_SECONDS = 60.0
+RETRY_SECONDS = 5.0
+FAILURES = (KubeError, OSError, ValueError)
+"""What a round may raise: errors of the API and of files, and invalid certificates in the Secret."""
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -107,17 +121,6 @@ def _unexpired(former: bytes, now: datetime) -> bytes:
     return former if former and lasts_for(former, timedelta(0), now) else b""
 
 
-SERVICE = "penstock-webhook"
-CERTIFICATES_SECRET = f"{SERVICE}-certs"
-MUTATING = "webhook.eventing.penstock.dev"
-VALIDATING = "validation.webhook.eventing.penstock.dev"
-
-_REGISTRATION = "admissionregistration.k8s.io/v1"
-_MUTATING = Kind(_REGISTRATION, "MutatingWebhookConfiguration")
-_VALIDATING = Kind(_REGISTRATION, "ValidatingWebhookConfiguration")
-_DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-
-
 class BundleHolder(NamedTuple):
     """An object with a `caBundle` for this webhook."""
 
@@ -158,14 +161,6 @@ def _clients(obj: Obj) -> list[Obj]:
     conversion = ((obj.get("spec") or {}).get("conversion") or {}).get("webhook") or {}
     holders = [*(obj.get("webhooks") or []), conversion]
     return [one["clientConfig"] for one in holders if isinstance(one.get("clientConfig"), dict)]
-
-
-CHECK_SECONDS = 60.0
-RETRY_SECONDS = 5.0
-FAILURES = (KubeError, OSError, ValueError)
-"""What a round may raise: errors of the API and of files, and invalid certificates in the Secret."""
-
-log = structlog.get_logger()
 
 
 class CertificateStore(Protocol):

@@ -46,6 +46,12 @@ BODY_SECONDS = 10.0
 """Time for a body to arrive; the API server times out after as long."""
 
 Respond = Callable[[object], Obj]
+FIELD_MANAGER = "penstock-webhook"
+RETRY_SECONDS = 2.0
+ACCESS_SECONDS = 5.0
+"""Timeout of access reviews; the API server waits 10 s for the response to an admission review."""
+
+log = structlog.get_logger()
 
 
 def application(handler: AdmissionHandler) -> Starlette:
@@ -98,14 +104,6 @@ async def _body(request: Request) -> bytes | None:
     except ClientDisconnect:
         return b""
     return bytes(body)
-
-
-FIELD_MANAGER = "penstock-webhook"
-RETRY_SECONDS = 2.0
-ACCESS_SECONDS = 5.0
-"""Timeout of access reviews; the API server waits 10 s for the response to an admission review."""
-
-log = structlog.get_logger()
 
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:

@@ -27,6 +27,8 @@ CONTROLLER = "system:serviceaccount:knative-eventing:eventing-controller"
 NODE = "system:node:penstock"
 DATA_PLANE = "system:serviceaccount:knative-eventing:eventing-data-plane"
 _ACCOUNT_PREFIX = "system:serviceaccount:"
+USER_ISSUER = "penstock:users"
+REVOCATIONS_FILE = "revoked.json"
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,6 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-USER_ISSUER = "penstock:users"
-
-
 def issue_user_token(name: str, groups: Iterable[str], *, seconds: int, signer: Signer, now: float) -> str:
     """A token for a user of that name in these groups."""
     return signer.sign(
@@ -146,9 +145,6 @@ def issue_user_token(name: str, groups: Iterable[str], *, seconds: int, signer: 
 def user_of_user_token(claims: Claims) -> User:
     """The user of a token."""
     return acting_as(str(claims["sub"]), [str(group) for group in claims.get("groups") or ()])
-
-
-REVOCATIONS_FILE = "revoked.json"
 
 
 class Revocations:

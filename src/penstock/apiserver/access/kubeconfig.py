@@ -15,6 +15,9 @@ from penstock.kube.kinds import Obj
 from penstock.runtime.files import write_private
 from penstock.web import own_authority
 
+SPAN = own_authority.Span(lasts=timedelta(days=365), renewed_before=timedelta(days=30))
+_HOSTS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
+
 
 def write_kubeconfig(path: Path, *, server: str, authority: bytes, user: str, token: str) -> None:
     """Writes a kubeconfig with one context, readable by its owner only."""
@@ -42,10 +45,6 @@ def kubeconfig_for(original: Path, *, user: str, token: str, namespace: str) -> 
 
 def _encoded(config: Obj) -> bytes:
     return yaml.safe_dump(config, sort_keys=False).encode()
-
-
-SPAN = own_authority.Span(lasts=timedelta(days=365), renewed_before=timedelta(days=30))
-_HOSTS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
 
 
 def ensure_certificate(folder: Path, *hosts: str) -> None:

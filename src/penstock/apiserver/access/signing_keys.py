@@ -45,6 +45,15 @@ _TIMELESS: Options = {
 """For the signature alone, which is checked once per token; times and audiences are checked with every request."""
 
 Claims = dict[str, Any]
+KEY_FILE = "tokens.key"
+"""The first key. Later ones have their creation time (Unix seconds) in the file name."""
+AHEAD_SECONDS = 3600.0
+"""How long a key is published before it signs."""
+CHECK_SECONDS = 300.0
+DAY = 86400.0
+_DATED = re.compile(r"tokens-(\d+)\.key")
+
+log = structlog.get_logger(__name__)
 
 
 class Signer:
@@ -98,18 +107,6 @@ def key_id(key: ec.EllipticCurvePublicKey) -> str:
     encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     digest = hashlib.sha256(key.public_bytes(encoding, form)).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-
-
-KEY_FILE = "tokens.key"
-"""The first key. Later ones have their creation time (Unix seconds) in the file name."""
-AHEAD_SECONDS = 3600.0
-"""How long a key is published before it signs."""
-CHECK_SECONDS = 300.0
-DAY = 86400.0
-
-_DATED = re.compile(r"tokens-(\d+)\.key")
-
-log = structlog.get_logger(__name__)
 
 
 class KeyFile(NamedTuple):

@@ -26,6 +26,8 @@ from penstock.runtime.yaml_files import documents
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _FILES = ("kubernetes.yaml", "knative.yaml", "penstock.yaml")
 _BOOTSTRAPPED = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+NAMESPACES = ("default", "kube-system", "knative-eventing")
+_USER = "system:apiserver"
 
 
 def roles() -> list[Obj]:
@@ -67,10 +69,6 @@ def _marked(document: Obj, bootstrapped: bool) -> Obj:
     if document["kind"] != "ServiceAccount":
         details["annotations"] = {AUTOUPDATE: "true"}
     return document
-
-
-NAMESPACES = ("default", "kube-system", "knative-eventing")
-_USER = "system:apiserver"
 
 
 async def prepare(

@@ -16,6 +16,9 @@ from penstock.apiserver.errors import ApiError
 from penstock.kube.kinds import Obj
 
 PIECE_BYTES = 64 * 1024
+MAX_WARNINGS = 20
+MAX_WARNING = 256
+_JSON, _YAML = "application/json", "application/yaml"
 
 
 def pieces(parts: Iterable[bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
@@ -33,11 +36,6 @@ def pieces(parts: Iterable[bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
             length += len(part)
     if waiting:
         yield b"".join(waiting)
-
-
-MAX_WARNINGS = 20
-MAX_WARNING = 256
-_JSON, _YAML = "application/json", "application/yaml"
 
 
 def json_response(body: bytes, *, status: int = 200, as_yaml: bool = False, warnings: Iterable[str] = ()) -> Response:

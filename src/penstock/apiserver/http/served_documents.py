@@ -19,6 +19,10 @@ from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.protobuf import openapi_v2
 
 _JSON = "application/json"
+DISCOVERY_PATH = "/.well-known/openid-configuration"
+KEYS_PATH = "/openid/v1/jwks"
+_CACHED = {"cache-control": "public, max-age=3600"}
+"""Not longer than AHEAD_SECONDS, for which a new key is published before it signs."""
 
 
 class OpenApiDocuments:
@@ -58,12 +62,6 @@ def _document(kinds: tuple[ServedKind, ...], path: str, media: str) -> bytes:
     if document is None:
         raise errors.no_such_path()
     return encode(document)
-
-
-DISCOVERY_PATH = "/.well-known/openid-configuration"
-KEYS_PATH = "/openid/v1/jwks"
-_CACHED = {"cache-control": "public, max-age=3600"}
-"""Not longer than AHEAD_SECONDS, for which a new key is published before it signs."""
 
 
 class Issuer:

@@ -21,6 +21,9 @@ from penstock.apiserver.protobuf.messages import EXTENSIONS, META, NO_RULES, RUN
 from penstock.kube.kinds import Obj
 from penstock.runtime.times import rfc3339_of
 
+MEDIA = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+
 
 def json_form(message: Message) -> Any:
     """The JSON value of the message; None if it has none."""
@@ -112,9 +115,6 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
     f"{EXTENSIONS}.JSONSchemaPropsOrBool": _schema_or("allows"),
     f"{EXTENSIONS}.JSONSchemaPropsOrStringArray": _schema_or("property"),
 }
-
-MEDIA = "application/vnd.kubernetes.protobuf"
-_MAGIC = b"k8s\x00"
 
 
 def parse(body: bytes) -> Obj:
