@@ -14,7 +14,7 @@ from both_apis import start_webhook
 
 from penstock.install.manifests import chosen
 from penstock.install.values import Values
-from penstock.web.certificates import issue, lasts_for
+from penstock.web.certificates import issue_certificate, lasts_for
 from penstock.webhook import certificates
 from penstock.webhook.certificates import certificates_in, secret_data
 from tools.cluster.kubernetes import RealApi
@@ -85,7 +85,7 @@ def replace_certificates(cluster: RealApi, data: dict[str, str]) -> None:
 def test_a_certificate_that_ends_soon_is_made_anew_without_a_restart(cluster: RealApi) -> None:
     held = certificates_in(stored(cluster, "secret", certificates.CERTIFICATES_SECRET)["data"])
     assert held is not None
-    soon = issue(held.authority, "soon", certificates.hosts(), timedelta(days=1), datetime.now(UTC))
+    soon = issue_certificate(held.authority, "soon", certificates.host_names(), timedelta(days=1), datetime.now(UTC))
     replace_certificates(cluster, secret_data(replace(held, server=soon)))
     deadline = time.monotonic() + ROTATION_SECONDS
     while True:
@@ -107,7 +107,7 @@ def test_a_lost_authority_is_replaced_wherever_it_is_trusted(cluster: RealApi) -
         time.sleep(1)
     bundle = base64.b64encode(held.bundle).decode()
     assert bundle != before
-    for kind, name in certificates.trusting():
+    for kind, name in certificates.bundle_holders():
         while bundle not in json.dumps(stored(cluster, kind.kind, name)):
             assert time.monotonic() < deadline, cluster.log("webhook")
             time.sleep(1)

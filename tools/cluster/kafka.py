@@ -285,5 +285,5 @@ def make_authority(folder: Path, name: str) -> KeyPair:
 def _certify_brokers(folder: Path) -> None:
     """A certificate for this machine, with its key before it."""
     authority = make_authority(folder, "ca")
-    made = certificates.issue(authority, "broker", ["localhost", "127.0.0.1"], LASTS, datetime.now(UTC))
+    made = certificates.issue_certificate(authority, "broker", ["localhost", "127.0.0.1"], LASTS, datetime.now(UTC))
     (folder / "broker.pem").write_bytes(made.key + made.certificate)

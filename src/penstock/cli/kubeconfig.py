@@ -96,7 +96,7 @@ def _account(text: str) -> tuple[str, str]:
 def _for_account(root: Path, namespace: str, name: str, context_namespace: str, seconds: int) -> bytes:
     """The API itself makes the token, since it ends with the account."""
     from penstock.apiserver.access import identity
-    from penstock.apiserver.access import kubeconfig as files
+    from penstock.apiserver.access.kubeconfig import kubeconfig_for
     from penstock.kube.client import Client
     from penstock.kube.config import ConfigError, read_config
     from penstock.kube.errors import KubeError, Unavailable
@@ -115,13 +115,13 @@ def _for_account(root: Path, namespace: str, name: str, context_namespace: str, 
     except KubeError as error:
         raise UserError(f"No token for the ServiceAccount {namespace}/{name}: {error}.") from None
     user = identity.account_user(namespace, name)
-    return files.for_user(original, user=user, token=str(issued.get("token") or ""), namespace=context_namespace)
+    return kubeconfig_for(original, user=user, token=str(issued.get("token") or ""), namespace=context_namespace)
 
 
 def _for_person(root: Path, name: str, groups: list[str], namespace: str, seconds: int) -> bytes:
     """Whoever holds the data folder is the administrator, so the token can be signed without asking the API."""
     from penstock.apiserver.access import identity
-    from penstock.apiserver.access import kubeconfig as files
+    from penstock.apiserver.access.kubeconfig import kubeconfig_for
     from penstock.apiserver.access.signing_keys import key_files, load_signer
     from penstock.runtime.errors import UserError
 

@@ -24,8 +24,8 @@ def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = N
 
     The same is done at every start of the API, so it is for an API that does not run.
     """
-    from penstock.apiserver.store.encryption import WrongKey, load_seals
-    from penstock.apiserver.store.reencryption import reencrypt as encrypt_anew
+    from penstock.apiserver.store.encryption import WrongKey, load_keyring
+    from penstock.apiserver.store.encryption import reencrypt as encrypt_anew
     from penstock.cli.terminal import problems
     from penstock.operations.settings_sources import load
     from penstock.runtime.errors import UserError
@@ -36,12 +36,12 @@ def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = N
         if not database.exists():
             raise UserError(f"The data folder {settings.data_dir} has no API yet.", "Start one: penstock dev")
         try:
-            seals = load_seals(settings.secrets_key_file, settings.secrets_key_command, settings.data_dir / "pki")
-            if seals.current is None:
+            keyring = load_keyring(settings.secrets_key_file, settings.secrets_key_command, settings.data_dir / "pki")
+            if keyring.current is None:
                 advice = "Set secrets_key_file or secrets_key_command."
                 raise UserError("No key is given that Secrets could be encrypted with.", advice)
             with alone(settings.data_dir):
-                count = encrypt_anew(database, seals)
+                count = encrypt_anew(database, keyring)
         except WrongKey as error:
             raise UserError(str(error)) from None
     typer.echo(f"{count} Secret{'' if count == 1 else 's'} encrypted anew, with the key {seals.current}.")

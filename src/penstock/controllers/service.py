@@ -75,7 +75,7 @@ from penstock.runtime.tasks import TaskScope
 from penstock.settings import IN_CLUSTER, Settings
 from penstock.sources.deliveries import Sinks
 from penstock.web.server import HttpServer
-from penstock.web.tls_server import PassingCertificate, ServerTls, service_certificate
+from penstock.web.tls_server import InMemoryCertificate, ServerTls, service_certificate
 
 log = structlog.get_logger()
 
@@ -156,7 +156,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
 
 
 def _passing_tls(settings: Settings, names: tuple[str, ...]) -> ServerTls:
-    return ServerTls(settings, make=PassingCertificate(settings, GUARDED_CERTIFICATE, names))
+    return ServerTls(settings, make=InMemoryCertificate(settings, GUARDED_CERTIFICATE, names))
 
 
 def _server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> HttpServer:

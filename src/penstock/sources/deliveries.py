@@ -28,7 +28,7 @@ from penstock.runtime.hosts import without_userinfo
 from penstock.runtime.rate_limit import pause_after
 from penstock.runtime.times import rfc3339
 from penstock.sources.targets import Refused, targets_of
-from penstock.web.http_clients import Answer, answer_of, client_builder
+from penstock.web.http_clients import HttpResponse, client_builder, response_to
 
 USER_AGENT = "penstock-sources"
 TIMEOUT = timedelta(seconds=30)
@@ -121,7 +121,7 @@ class Sinks:
         message = f"{without_userinfo(sink.url)} returned {response.status}" + (f": {body}" if body else "")
         raise NotAccepted(message, response.status)
 
-    async def _request(self, sink: ResolvedAddress, target: Target, event: CloudEvent, namespace: str) -> Answer:
+    async def _request(self, sink: ResolvedAddress, target: Target, event: CloudEvent, namespace: str) -> HttpResponse:
         headers, body = http.to_binary(event)
         request = self._client(sink.ca_certs, target).post(target.url).headers(headers)
         request = request.header("Kn-Namespace", namespace)
@@ -129,7 +129,7 @@ class Sinks:
             request = request.bearer_auth(await self._token(namespace, sink.account, sink.audience))
         if target.host:
             request = request.header("Host", target.host)
-        return await answer_of(request.body_bytes(body), SHOWN_BODY, cut=True)
+        return await response_to(request.body_bytes(body), SHOWN_BODY, cut=True)
 
     def _client(self, ca_certs: str | None, target: Target) -> Client:
         """A client that uses the given address for the URL's host name."""

@@ -24,9 +24,9 @@ from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import NoResponse
 from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
-from penstock.web.certificates import KeyPair, issue
+from penstock.web.certificates import KeyPair, issue_certificate
 from penstock.web.tls_clients import ClientCertificate
-from penstock.web.tls_server import show
+from penstock.web.tls_context import load_pair
 
 CLIENTS, STRANGERS, SERVERS = authority("clients"), authority("strangers"), authority("servers")
 
@@ -46,7 +46,8 @@ class Subscriber(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Taking)
         (folder / "clients.pem").write_bytes(CLIENTS.certificate)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        show(context, issue(SERVERS, "subscriber", ["127.0.0.1"], DAY, datetime.now(UTC)))
+        pair = issue_certificate(SERVERS, "subscriber", ["127.0.0.1"], DAY, datetime.now(UTC))
+        load_pair(context, pair.certificate, pair.key)
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(folder / "clients.pem")
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)

@@ -101,7 +101,7 @@ async def test_it_answers_reviews_by_the_configmaps_with_a_certificate_that_its_
     async with running(webhook.run, settings.model_copy(update={"webhook_port": 0})) as url:
         secret = await client.get(SECRET, Key(SYSTEM_NAMESPACE, certificates.CERTIFICATES_SECRET))
         trusted = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca-cert.pem"]).decode())
-        named = {"sni_hostname": certificates.hosts()[0]}
+        named = {"sni_hostname": certificates.host_names()[0]}
         async with httpx2.AsyncClient(base_url=url, verify=trusted, trust_env=False) as server:
 
             async def defaulted() -> bytes:

@@ -16,7 +16,7 @@ import pytest
 
 from certificate_files import DAY, authority
 from penstock.contract.names import Target
-from penstock.web.certificates import KeyPair, issue
+from penstock.web.certificates import KeyPair, issue_certificate
 from penstock.workloads.actors.http_actor import PORT, TLS_PORT
 from penstock.workloads.actors.node_line import NodeLine, Reach
 from penstock.workloads.actors.options import CERTIFICATES, TOKEN, read_options
@@ -66,7 +66,7 @@ def certificates(folder: Path, pair: KeyPair) -> str:
 async def receiving(tmp_path: Path) -> AsyncIterator[tuple[Hub, int]]:
     """A receiver, and its port for TLS."""
     ports = {port: socket.create_server(("127.0.0.1", 0)) for port in (PORT, TLS_PORT)}
-    folder = certificates(tmp_path / "certificates", issue(OWN, "sink", [NAME], DAY, datetime.now(UTC)))
+    folder = certificates(tmp_path / "certificates", issue_certificate(OWN, "sink", [NAME], DAY, datetime.now(UTC)))
     env = {"ENFORCE_TLS": "true", "OIDC_AUDIENCE": "sink-audience", CERTIFICATES: folder}
     hub = Hub(tmp_path, ports, 0, POD_NAME="sink", EVENT_GENERATORS="receiver", **env)
     running = asyncio.create_task(hub.run())

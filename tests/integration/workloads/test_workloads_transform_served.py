@@ -24,7 +24,7 @@ from penstock.resources.eventtransform import EventTransform
 from penstock.resources.features import Transport
 from penstock.settings import Settings
 from penstock.web import own_authority
-from penstock.web.tls_server import FOLDER, PassingCertificate
+from penstock.web.tls_server import FOLDER, InMemoryCertificate
 from penstock.workloads.images import Actor, Exit, Images
 from penstock.workloads.pods.actor_process import ActorServices
 from penstock.workloads.pods.addresses import PodAddress, claim
@@ -67,8 +67,8 @@ class Pod:
 def pod_in(folder: Path, address: PodAddress) -> Pod:
     settings = Settings(data_dir=folder)
 
-    def certificate(hosts: Sequence[str]) -> PassingCertificate:
-        return PassingCertificate(settings, "pod", hosts)
+    def certificate(hosts: Sequence[str]) -> InMemoryCertificate:
+        return InMemoryCertificate(settings, "pod", hosts)
 
     nothing = cast(Any, None)
     services = ActorServices(nothing, Location, Destinations(settings), str, certificate, settings.max_event_bytes)

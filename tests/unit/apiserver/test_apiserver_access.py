@@ -11,12 +11,12 @@ from penstock.apiserver.access.identity import User, account_of, acting_as
 from penstock.apiserver.access.policy import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
-    MOST_REMEMBERED,
+    MAX_CACHED,
     ROLE_BINDINGS,
     ROLES,
     AccessPolicy,
     Authorizer,
-    refusal,
+    denial,
 )
 from penstock.apiserver.access.rules import AccessRequest, allows, compacted, described, uncovered
 from penstock.apiserver.cluster.aggregation import outdated
@@ -112,7 +112,7 @@ def test_a_decision_says_what_it_comes_from() -> None:
     ],
 )
 def test_refusals_are_worded_as_kubernetes_words_them(request_: AccessRequest, expected: str) -> None:
-    assert refusal(JANE, request_) == expected
+    assert denial(JANE, request_) == expected
 
 
 def change(resource: str, name: str, obj: dict[str, Any] | None) -> Change:
@@ -135,14 +135,14 @@ def test_a_changed_role_holds_at_once() -> None:
 
 def test_ever_new_names_do_not_fill_the_memory() -> None:
     policy = AccessPolicy(OBJECTS)
-    for number in range(MOST_REMEMBERED + 10):
+    for number in range(MAX_CACHED + 10):
         assert not policy.decide(ACCOUNT, AccessRequest("get", "", "pods", name=str(number))).allowed
         policy.decide(User(str(number)), AccessRequest("get", "", "pods"))
     long = AccessRequest("get", "", "pods", name="x" * 10_000)
     policy.decide(ACCOUNT, long)
     assert long not in policy._grants(ACCOUNT).decisions
-    assert len(policy._users) <= MOST_REMEMBERED
-    assert all(len(grants.decisions) <= MOST_REMEMBERED for grants in policy._users.values())
+    assert len(policy._users) <= MAX_CACHED
+    assert all(len(grants.decisions) <= MAX_CACHED for grants in policy._users.values())
 
 
 @pytest.mark.parametrize(

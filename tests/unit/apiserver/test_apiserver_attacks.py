@@ -15,7 +15,7 @@ from hostile_clients import SMUGGLING, WAIT_SECONDS, allow_files, answer_to, bou
 from penstock.apiserver.access.identity import ADMIN
 from penstock.apiserver.http import connections
 from penstock.apiserver.http.connections import HEAD_BYTES, BoundedConnection
-from penstock.apiserver.http.request_limits import WRONG_TOKENS, FairUse
+from penstock.apiserver.http.request_limits import WRONG_TOKENS, RequestLimits
 from penstock.runtime.sockets import bound_socket
 from penstock.web.server import HttpServer
 
@@ -220,7 +220,7 @@ async def test_a_client_that_leaves_is_no_error(
 async def test_tokens_are_not_guessed_quickly_and_the_right_ones_still_pass(
     served: OnSocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served.api.app, "_fair_use", FairUse(100, lambda: 1000.0))
+    monkeypatch.setattr(served.api.app, "_limits", RequestLimits(100, lambda: 1000.0))
     seen = []
     for number in range(WRONG_TOKENS + 3):
         guess = served.head(authorization=f"Bearer guess-{number}", connection="close")
@@ -241,7 +241,7 @@ async def test_who_asks_too_often_gets_429_with_the_time_to_wait(
 ) -> None:
     await api.made("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "eager"}})
     issued = await api.made("/api/v1/namespaces/default/serviceaccounts/eager/token", {"spec": {}})
-    monkeypatch.setattr(api.app, "_fair_use", FairUse(2, lambda: 1000.0))
+    monkeypatch.setattr(api.app, "_limits", RequestLimits(2, lambda: 1000.0))
     answers = [await api.call("GET", "/version", token=issued["status"]["token"]) for _ in range(6)]
     assert [status for status, _ in answers] == [200] * 4 + [429] * 2
     assert answers[-1][1]["details"] == {"retryAfterSeconds": 1}

@@ -10,7 +10,7 @@ import pytest
 from api_in_process import ApiInProcess
 
 from penstock.apiserver.access.identity import ADMIN
-from penstock.apiserver.http.audit import Audited, AuditFile
+from penstock.apiserver.http.audit import AuditFile, AuditMiddleware
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,7 +34,7 @@ class Kept:
 
 def audited(api: ApiInProcess) -> tuple[ApiInProcess, Kept]:
     kept = Kept()
-    return ApiInProcess(Audited(api.app, kept), api.tokens), kept
+    return ApiInProcess(AuditMiddleware(api.app, kept), api.tokens), kept
 
 
 async def test_a_request_leaves_a_line_without_its_secrets(api: ApiInProcess) -> None:

@@ -13,7 +13,7 @@ from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import watching
 from penstock.apiserver.http.responses import pieces
 from penstock.apiserver.http.watching import WatchScope
-from penstock.apiserver.store.expiry import is_old
+from penstock.apiserver.store.expiry import is_expired
 from penstock.apiserver.store.storage import Change
 from penstock.apiserver.verbs.history import Ring, WatchHistory
 
@@ -113,9 +113,9 @@ def test_what_a_watcher_sees_of_a_change() -> None:
 def test_events_live_an_hour_after_they_were_last_seen() -> None:
     now = datetime(2026, 1, 1, 12, tzinfo=UTC)
     made = {"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z"}}
-    assert is_old(made, now)
-    assert not is_old({**made, "lastTimestamp": "2026-01-01T11:30:00Z"}, now)
-    assert not is_old({"metadata": {}}, now)
+    assert is_expired(made, now)
+    assert not is_expired({**made, "lastTimestamp": "2026-01-01T11:30:00Z"}, now)
+    assert not is_expired({"metadata": {}}, now)
 
 
 async def test_too_many_watches_are_refused_and_all_end_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from api_in_process import RBAC, ApiInProcess
 
-from penstock.apiserver.access.rules import MOST_PAIRS, TooManyParts, uncovered
+from penstock.apiserver.access.rules import MAX_PAIRS, TooManyParts, uncovered
 from penstock.apiserver.cluster.aggregation import outdated
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import requests
@@ -160,7 +160,7 @@ def test_rules_that_would_take_too_long_to_compare_are_not_compared() -> None:
         uncovered(held, [{part: [f"v{one}" for one in places] for part in parts}])
     rule = {"apiGroups": ["a"], "resources": ["b"], "verbs": ["c"]}
     with pytest.raises(TooManyParts, match="pairs"):
-        uncovered([rule] * 10_000, [{**rule, "verbs": names("v", MOST_PAIRS // 10_000)}])
+        uncovered([rule] * 10_000, [{**rule, "verbs": names("v", MAX_PAIRS // 10_000)}])
 
 
 def test_paths_that_are_too_many_or_too_deep_take_no_memory() -> None:

@@ -131,7 +131,7 @@ def test_the_second_document_is_the_same_in_protobuf() -> None:
     ("accept", "protobuf"),
     [
         (openapi_v2.MEDIA, True),
-        (f"{openapi_v2.ANSWERED_MEDIA}; q=1", True),
+        (f"{openapi_v2.RESPONSE_MEDIA}; q=1", True),
         (f"application/json,{openapi_v2.MEDIA}", False),
         ("*/*", False),
         (None, False),

@@ -10,12 +10,12 @@ from penstock.apiserver.access.identity import ADMIN, CONTROLLER, MASTERS, User
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http.request_limits import (
     BODIES_PER_USER,
-    REMEMBERED,
+    MAX_BUCKETS,
     TOO_MANY,
     WATCHES_PER_USER,
     WRONG_TOKENS,
     Buckets,
-    FairUse,
+    RequestLimits,
 )
 
 JANE, JOE = User("jane"), User("joe")
@@ -30,14 +30,14 @@ class Clock:
         return self.now
 
 
-def ask(fair: FairUse, user: User, *, has_body: bool = False, is_watch: bool = False) -> None:
+def ask(fair: RequestLimits, user: User, *, has_body: bool = False, is_watch: bool = False) -> None:
     with fair.request(user, has_body=has_body, is_watch=is_watch):
         pass
 
 
 def test_who_asks_too_fast_comes_back_later_and_the_others_are_served() -> None:
     clock = Clock()
-    fair = FairUse(10, clock)
+    fair = RequestLimits(10, clock)
     for _ in range(20):
         ask(fair, JANE)
     with pytest.raises(ApiError) as refused:
@@ -53,7 +53,7 @@ def test_who_asks_too_fast_comes_back_later_and_the_others_are_served() -> None:
 
 @pytest.mark.parametrize("user", [User(ADMIN, (MASTERS,)), User(CONTROLLER)])
 def test_administrators_and_own_processes_are_exempt(user: User) -> None:
-    fair = FairUse(1, Clock())
+    fair = RequestLimits(1, Clock())
     with ExitStack() as under_way:
         for _ in range(BODIES_PER_USER + 10):
             under_way.enter_context(fair.request(user, has_body=True, is_watch=False))
@@ -62,7 +62,7 @@ def test_administrators_and_own_processes_are_exempt(user: User) -> None:
 
 @pytest.mark.parametrize(("is_watch", "most"), [(False, BODIES_PER_USER), (True, WATCHES_PER_USER)])
 def test_what_a_user_has_under_way_is_bounded(is_watch: bool, most: int) -> None:
-    fair = FairUse(1_000_000, Clock())
+    fair = RequestLimits(1_000_000, Clock())
     with ExitStack() as under_way:
         for _ in range(most):
             under_way.enter_context(fair.request(JANE, has_body=True, is_watch=is_watch))
@@ -75,7 +75,7 @@ def test_what_a_user_has_under_way_is_bounded(is_watch: bool, most: int) -> None
 
 def test_an_address_with_wrong_tokens_is_told_to_wait() -> None:
     clock = Clock()
-    fair = FairUse(10, clock)
+    fair = RequestLimits(10, clock)
     assert [fair.wrong_token("10.0.0.1").code for _ in range(WRONG_TOKENS + 2)] == [401] * WRONG_TOKENS + [429] * 2
     assert fair.wrong_token("10.0.0.2").code == 401
     clock.now += 1
@@ -84,6 +84,6 @@ def test_an_address_with_wrong_tokens_is_told_to_wait() -> None:
 
 def test_what_is_kept_in_mind_is_bounded() -> None:
     buckets = Buckets(1, 1, Clock())
-    for number in range(REMEMBERED * 2):
+    for number in range(MAX_BUCKETS * 2):
         buckets.take(str(number))
-    assert len(buckets._buckets) == REMEMBERED
+    assert len(buckets._buckets) == MAX_BUCKETS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.apiserver.cluster.eventing_admission import FeaturesGate
+from penstock.apiserver.cluster.eventing_admission import FeaturesAdmission
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.verbs.admission import AdmissionRequest
 from penstock.resources import features
@@ -15,9 +15,9 @@ CONFIG_MAPS = next(kind for kind in CORE_KINDS if kind.plural == "configmaps")
 
 
 def warned(data: dict[str, Any], name: str = "config-features", namespace: str = "knative-eventing") -> list[str]:
-    occasion = AdmissionRequest(CONFIG_MAPS, namespace, "someone", "UPDATE")
-    FeaturesGate().validate({"metadata": {"name": name}, "data": data}, None, occasion)
-    return occasion.warnings
+    request = AdmissionRequest(CONFIG_MAPS, namespace, "someone", "UPDATE")
+    FeaturesAdmission().validate({"metadata": {"name": name}, "data": data}, None, request)
+    return request.warnings
 
 
 def test_the_features_that_exist_from_the_start_raise_no_warning() -> None:

@@ -11,7 +11,7 @@ from starlette.types import Message
 
 from penstock.apiserver.access.identity import CONTROLLER, NODE
 from penstock.apiserver.access.rules import AccessRequest
-from penstock.apiserver.http.request_info import read
+from penstock.apiserver.http.request_info import parse_request
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,7 +61,7 @@ PODS = "/api/v1/namespaces/ns/pods"
     ],
 )
 async def test_what_a_request_wants(method: str, path: str, query: str, expected: AccessRequest) -> None:
-    assert read(method, path, query).access == expected
+    assert parse_request(method, path, query).access == expected
 
 
 async def test_a_user_without_roles_may_look_around_and_nothing_else(api: ApiInProcess) -> None:

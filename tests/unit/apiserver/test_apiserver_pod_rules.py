@@ -14,12 +14,12 @@ from penstock.apiserver.kinds import core_rules, workload_rules
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
 from penstock.apiserver.store.storage import Transaction
-from penstock.apiserver.verbs.admission import OpenGate
+from penstock.apiserver.verbs.admission import AdmissionChain
 from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 
 Obj = dict[str, Any]
 KINDS = {kind.kind: kind for kind in CORE_KINDS}
-VERBS = Verbs(Registry(CORE_KINDS), OpenGate())
+VERBS = Verbs(Registry(CORE_KINDS), AdmissionChain())
 VOLUME = {
     "name": "~/.ssh",
     "downwardAPI": {"items": [{"path": "authorized_keys", "fieldRef": {"fieldPath": "metadata.name"}}]},

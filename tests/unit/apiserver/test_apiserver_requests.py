@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from penstock.apiserver.access.identity import ADMIN, CONTROLLER, NODE, load_tokens
+from penstock.apiserver.access.identity import ADMIN, CONTROLLER, NODE, load_component_tokens
 from penstock.apiserver.documents import encode
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.http.app import _failed
-from penstock.apiserver.http.request_info import read
+from penstock.apiserver.http.app import _on_exception
+from penstock.apiserver.http.request_info import parse_request
 from penstock.apiserver.http.requests import Form, accepted_form, delete_options, locate, parse_document, parse_object
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
@@ -39,7 +39,7 @@ REGISTRY = Registry(CORE_KINDS)
     ],
 )
 def test_paths(path: str, expected: tuple[Any, ...]) -> None:
-    place = locate(read("GET", path, ""), REGISTRY)
+    place = locate(parse_request("GET", path, ""), REGISTRY)
     assert (place.kind.plural, place.namespace, place.name, place.subresource) == expected
 
 
@@ -58,13 +58,13 @@ def test_paths(path: str, expected: tuple[Any, ...]) -> None:
 )
 def test_paths_that_lead_nowhere(path: str) -> None:
     with pytest.raises(ApiError, match="could not find"):
-        locate(read("GET", path, ""), REGISTRY)
+        locate(parse_request("GET", path, ""), REGISTRY)
 
 
 @given(st.text("/apisv1nodeusxt.", max_size=40))
 def test_any_path_is_a_place_or_404(path: str) -> None:
     try:
-        place = locate(read("GET", path, ""), REGISTRY)
+        place = locate(parse_request("GET", path, ""), REGISTRY)
     except ApiError as refused:
         code = refused.code
     else:
@@ -154,8 +154,8 @@ def test_protobuf_of_a_kind_that_is_not_known_is_refused() -> None:
 
 
 def test_tokens_survive_and_only_valid_ones_pass(tmp_path: Path) -> None:
-    tokens, by_user = load_tokens(tmp_path / "tokens.json")
-    again, same = load_tokens(tmp_path / "tokens.json")
+    tokens, by_user = load_component_tokens(tmp_path / "tokens.json")
+    again, same = load_component_tokens(tmp_path / "tokens.json")
     assert same == by_user
     for user, is_master in ((ADMIN, True), (CONTROLLER, False), (NODE, False)):
         known = again.user(by_user[user])
@@ -172,7 +172,7 @@ def test_the_tokens_of_an_earlier_version_stay_and_those_of_the_controllers_lose
         {"token": "c", "user": CONTROLLER, "groups": ["system:masters", "system:authenticated"]},
     ]
     path.write_bytes(encode(kept))
-    tokens, by_user = load_tokens(path)
+    tokens, by_user = load_component_tokens(path)
     assert (by_user[ADMIN], by_user[CONTROLLER]) == ("a", "c")
     assert NODE in by_user
     controller = tokens.user("c")
@@ -186,5 +186,5 @@ def test_metadata_that_are_null_are_none() -> None:
 
 async def test_a_failure_is_answered_whatever_the_query_is() -> None:
     scope = {"type": "http", "method": "GET", "path": "/a", "query_string": b"\xf5", "headers": []}
-    answer = await _failed(Request(scope), ValueError("a defect"))
+    answer = await _on_exception(Request(scope), ValueError("a defect"))
     assert answer.status_code == 500

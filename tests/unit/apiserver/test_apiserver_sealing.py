@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from penstock.apiserver.access import identity
 from penstock.apiserver.http.watching import Watches
 from penstock.apiserver.service import assembled
-from penstock.apiserver.store.encryption import Seals, WrongKey, key_of, load_seals
-from penstock.apiserver.store.reencryption import reencrypt
+from penstock.apiserver.store.encryption import Keyring, WrongKey, key_of, load_keyring, reencrypt
 from penstock.cli import app
 from penstock.engine.datadir import exclusive
 from penstock.runtime.tasks import TaskScope
@@ -33,24 +32,24 @@ def key_file(folder: Path, *keys: tuple[str, bytes]) -> Path:
 
 
 def test_only_secrets_are_sealed_and_they_open_where_they_belong() -> None:
-    seals = Seals([OLD])
-    record = seals.seal(*PLACE, b"swordfish")
-    assert (b"swordfish" in record, key_of(record), seals.open(*PLACE, record)) == (False, "old", b"swordfish")
-    assert seals.seal(*PLACE, b"swordfish") != record
-    assert seals.seal("configmaps", "default", "a", b"plain") == b"plain"
-    assert Seals().open(*PLACE, b"plain") == b"plain"
+    keyring = Keyring([OLD])
+    record = keyring.encrypt(*PLACE, b"swordfish")
+    assert (b"swordfish" in record, key_of(record), keyring.decrypt(*PLACE, record)) == (False, "old", b"swordfish")
+    assert keyring.encrypt(*PLACE, b"swordfish") != record
+    assert keyring.encrypt("configmaps", "default", "a", b"plain") == b"plain"
+    assert Keyring().decrypt(*PLACE, b"plain") == b"plain"
     with pytest.raises(WrongKey, match="default/b cannot be decrypted"):
-        seals.open("secrets", "default", "b", record)
+        keyring.decrypt("secrets", "default", "b", record)
 
 
 def test_a_key_is_named_where_it_is_missing_or_another() -> None:
-    record = Seals([OLD]).seal(*PLACE, b"swordfish")
+    record = Keyring([OLD]).encrypt(*PLACE, b"swordfish")
     with pytest.raises(WrongKey, match=r"default/a is encrypted with the key old, .* \(new\)"):
-        Seals([NEW]).open(*PLACE, record)
+        Keyring([NEW]).decrypt(*PLACE, record)
     with pytest.raises(WrongKey, match=r"\(none\)"):
-        Seals().open(*PLACE, record)
+        Keyring().decrypt(*PLACE, record)
     with pytest.raises(WrongKey, match="the key old is another one"):
-        Seals([("old", b"x" * 32)]).open(*PLACE, record)
+        Keyring([("old", b"x" * 32)]).decrypt(*PLACE, record)
 
 
 @pytest.mark.parametrize(
@@ -67,29 +66,29 @@ def test_a_file_of_keys_that_is_none_is_refused(tmp_path: Path, content: str, to
     path.write_text(content)
     path.chmod(0o600)
     with pytest.raises(WrongKey, match=told):
-        load_seals(path, None, tmp_path)
+        load_keyring(path, None, tmp_path)
     with pytest.raises(WrongKey, match="cannot be read"):
-        load_seals(tmp_path / "nothing", None, tmp_path)
+        load_keyring(tmp_path / "nothing", None, tmp_path)
     path.chmod(0o644)
     with pytest.raises(WrongKey, match="chmod 600"):
-        load_seals(path, None, tmp_path)
+        load_keyring(path, None, tmp_path)
 
 
 def test_a_passphrase_is_a_key_of_its_own(tmp_path: Path) -> None:
-    first = load_seals(None, ["echo", "correct horse"], tmp_path)
-    record = first.seal(*PLACE, b"swordfish")
-    assert load_seals(None, ["echo", "correct horse"], tmp_path).open(*PLACE, record) == b"swordfish"
+    first = load_keyring(None, ["echo", "correct horse"], tmp_path)
+    record = first.encrypt(*PLACE, b"swordfish")
+    assert load_keyring(None, ["echo", "correct horse"], tmp_path).decrypt(*PLACE, record) == b"swordfish"
     with pytest.raises(WrongKey, match="not among the keys given"):
-        load_seals(None, ["echo", "another"], tmp_path).open(*PLACE, record)
+        load_keyring(None, ["echo", "another"], tmp_path).decrypt(*PLACE, record)
     with pytest.raises(WrongKey, match="printed no passphrase"):
-        load_seals(None, ["true"], tmp_path)
+        load_keyring(None, ["true"], tmp_path)
     with pytest.raises(WrongKey, match="failed: CalledProcessError"):
-        load_seals(None, ["false"], tmp_path)
+        load_keyring(None, ["false"], tmp_path)
 
 
 async def _with_api(folder: Path, keys: Path | None, *calls: tuple[str, str, object]) -> list[object]:
-    _, tokens = identity.load_tokens(folder / "pki" / "tokens.json")
-    async with assembled(Settings(data_dir=folder, secrets_key_file=keys), TaskScope(), Watches()) as app:
+    _, tokens = identity.load_component_tokens(folder / "pki" / "tokens.json")
+    async with assembled(Settings(data_dir=folder, secrets_key_file=keys), Owner(), Watches()) as app:
         return [(await ApiInProcess(app, tokens).call(*call))[1] for call in calls]
 
 
@@ -117,7 +116,7 @@ async def test_the_api_keeps_secrets_under_changing_keys(tmp_path: Path) -> None
     assert isinstance(listed, dict)
     assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
     assert {key_of(record) for record in _records(tmp_path)} == {"new"}
-    assert reencrypt(tmp_path / "api.db", Seals([NEW])) == 0
+    assert reencrypt(tmp_path / "api.db", Keyring([NEW])) == 0
     with pytest.raises(WrongKey, match="encrypted with the key new"):
         await _with_api(tmp_path, key_file(tmp_path, OLD))
 

@@ -13,11 +13,11 @@ from penstock.apiserver.access.signing_keys import (
     DAY,
     KeyFile,
     KeyUpkeep,
-    keep,
     key_files,
+    key_upkeep,
     load_signer,
-    signing,
-    upkeep,
+    rotate_keys,
+    signing_key,
 )
 
 CLAIMS = {"iss": "x", "sub": "y", "exp": 10**12, "nbf": 0}
@@ -29,34 +29,34 @@ def key(made: float) -> KeyFile:
 
 def test_a_new_key_does_not_sign_before_everybody_can_know_it() -> None:
     keys = [key(0.0), key(1e6)]
-    assert signing(keys, 1e6 + AHEAD_SECONDS - 1) == keys[0]
-    assert signing(keys, 1e6 + AHEAD_SECONDS) == keys[1]
-    assert signing(keys[1:], 1e6) == keys[1]
+    assert signing_key(keys, 1e6 + AHEAD_SECONDS - 1) == keys[0]
+    assert signing_key(keys, 1e6 + AHEAD_SECONDS) == keys[1]
+    assert signing_key(keys[1:], 1e6) == keys[1]
 
 
 def test_what_is_due() -> None:
     days = 10.0
-    assert upkeep([], 0.0, days) == KeyUpkeep(True, ())
-    assert upkeep([key(0.0)], days * DAY - 1, days) == KeyUpkeep(False, ())
-    assert upkeep([key(0.0)], days * DAY, days) == KeyUpkeep(True, ())
+    assert key_upkeep([], 0.0, days) == KeyUpkeep(True, ())
+    assert key_upkeep([key(0.0)], days * DAY - 1, days) == KeyUpkeep(False, ())
+    assert key_upkeep([key(0.0)], days * DAY, days) == KeyUpkeep(True, ())
     two = [key(days * DAY), key(0.0)]
-    assert upkeep(two, days * DAY + 1, days) == KeyUpkeep(False, ())
-    assert upkeep(two, 2 * days * DAY + AHEAD_SECONDS, days) == KeyUpkeep(True, (key(0.0),))
+    assert key_upkeep(two, days * DAY + 1, days) == KeyUpkeep(False, ())
+    assert key_upkeep(two, 2 * days * DAY + AHEAD_SECONDS, days) == KeyUpkeep(True, (key(0.0),))
 
 
 def test_two_keys_count_while_one_takes_over_from_the_other(tmp_path: Path) -> None:
     signer = load_signer(tmp_path)
     old = signer.sign(CLAIMS)
     made = key_files(tmp_path)[0].made
-    keep(tmp_path, signer, 10, later := made + 10 * DAY)
+    rotate_keys(tmp_path, signer, 10, later := made + 10 * DAY)
     assert len(signer.published()) == 2
     assert jwt.get_unverified_header(signer.sign(CLAIMS))["kid"] == jwt.get_unverified_header(old)["kid"]
-    keep(tmp_path, signer, 10, later + AHEAD_SECONDS)
+    rotate_keys(tmp_path, signer, 10, later + AHEAD_SECONDS)
     new = signer.sign(CLAIMS)
     assert jwt.get_unverified_header(new)["kid"] != jwt.get_unverified_header(old)["kid"]
     assert signer.read(old, 1) == signer.read(new, 1) == CLAIMS
     assert load_signer(tmp_path, later + AHEAD_SECONDS).sign(CLAIMS) != ""
-    keep(tmp_path, signer, 10, later + AHEAD_SECONDS + 10 * DAY)
+    rotate_keys(tmp_path, signer, 10, later + AHEAD_SECONDS + 10 * DAY)
     assert signer.read(old, 1) is None
     assert signer.read(new, 1) == CLAIMS
     assert {path.stat().st_mode & 0o777 for _, path in key_files(tmp_path)} == {0o600}
@@ -70,7 +70,7 @@ def test_a_token_of_an_earlier_version_names_no_key(tmp_path: Path) -> None:
 
 def test_a_token_lives_no_longer_than_its_key_is_known(tmp_path: Path) -> None:
     signer = load_signer(tmp_path)
-    keep(tmp_path, signer, 10, 0.0)
+    rotate_keys(tmp_path, signer, 10, 0.0)
     assert signer.longest_seconds == 10 * DAY
 
 

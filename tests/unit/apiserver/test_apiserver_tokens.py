@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from penstock.apiserver.access import account_tokens, identity, signing_keys
 from penstock.apiserver.access.authentication import Authenticator
-from penstock.apiserver.access.identity import KnownTokens, Revocations, User, revoke
+from penstock.apiserver.access.identity import KnownTokens, Revocations, User, revoke_user_tokens
 from penstock.apiserver.access.signing_keys import KEY_FILE, Signer, load_signer
 from penstock.apiserver.errors import ApiError
 
@@ -39,7 +39,9 @@ class World:
         return self.objects.get((resource, namespace, name))
 
     def issue(self, **spec: Any) -> str:
-        issued = account_tokens.issue({"spec": spec}, "ns", "bot", lookup=self.lookup, signer=self.signer, now=self.now)
+        issued = account_tokens.issue_token(
+            {"spec": spec}, "ns", "bot", lookup=self.lookup, signer=self.signer, now=self.now
+        )
         return str(issued["status"]["token"])
 
     def user(self, token: str) -> User | None:
@@ -86,18 +88,20 @@ def test_a_bound_token_ends_with_its_pod(world: World) -> None:
 def test_a_token_is_for_its_audience(world: World) -> None:
     token = world.issue(audiences=["vault", "shop"])
     assert world.user(token) is None
-    recognised = world.authenticator.recognise(token, ["other", "shop"])
-    assert recognised is not None
-    assert recognised.audiences == ("shop",)
+    authenticated = world.authenticator.authenticate(token, ["other", "shop"])
+    assert authenticated is not None
+    assert authenticated.audiences == ("shop",)
 
 
 def test_only_tokens_signed_here_count(world: World) -> None:
-    claims = account_tokens.claims_of(ACCOUNT, audiences=[*account_tokens.AUDIENCES], seconds=600, bound=None, now=NOW)
+    claims = account_tokens.account_claims(
+        ACCOUNT, audiences=[*account_tokens.AUDIENCES], seconds=600, bound=None, now=NOW
+    )
     assert world.user(world.signer.sign(claims))
     assert world.user(Signer(ec.generate_private_key(ec.SECP256R1())).sign(claims)) is None
     assert world.user(jwt.encode(claims, "", algorithm="none")) is None
     assert world.user(world.signer.sign({**claims, "iss": "somebody"})) is None
-    assert world.user(world.signer.sign({"iss": account_tokens.ISSUER, "sub": "x"})) is None
+    assert world.user(world.signer.sign({"iss": account_tokens.API_ISSUER, "sub": "x"})) is None
     for header in (None, "", "Bearer ", "Bearer x", "Basic secret"):
         assert world.authenticator.user(header) is None
 
@@ -105,7 +109,7 @@ def test_only_tokens_signed_here_count(world: World) -> None:
 def test_wrong_tokens_do_not_push_right_ones_out_of_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     token = world.issue()
     assert world.user(token) is not None
-    for number in range(2 * signing_keys.REMEMBERED):
+    for number in range(2 * signing_keys.MAX_CACHED):
         assert world.user(f"{token}{number}" if number < 10 else f"wrong-{number}") is None
 
     def checked(*_: object, **__: object) -> None:
@@ -116,7 +120,7 @@ def test_wrong_tokens_do_not_push_right_ones_out_of_memory(world: World, monkeyp
 
 
 def test_a_user_with_a_signed_token(world: World) -> None:
-    token = identity.issue("jane", ["shop"], seconds=60, signer=world.signer, now=NOW)
+    token = identity.issue_user_token("jane", ["shop"], seconds=60, signer=world.signer, now=NOW)
     assert world.user(token) == User("jane", ("shop", "system:authenticated"))
     world.now += 60
     assert world.user(token) is None
@@ -180,14 +184,18 @@ async def test_tokens_over_the_api(api: ApiInProcess) -> None:
 
 def test_tokens_of_a_user_are_taken_back_and_new_ones_hold(world: World, tmp_path: Path) -> None:
     revoked = Revocations(tmp_path)
-    world.authenticator = Authenticator(KnownTokens([]), world.signer, world.lookup, lambda: world.now, revoked.covers)
-    jane, joe = (identity.issue(name, [], seconds=600, signer=world.signer, now=NOW + 0.2) for name in ("jane", "joe"))
+    world.authenticator = Authenticator(
+        KnownTokens([]), world.signer, world.lookup, lambda: world.now, revoked.is_revoked
+    )
+    jane, joe = (
+        identity.issue_user_token(name, [], seconds=600, signer=world.signer, now=NOW + 0.2) for name in ("jane", "joe")
+    )
     account = world.issue()
     world.now = NOW + 1
     assert all(world.user(token) for token in (jane, joe, account))
-    revoke(tmp_path, "jane", NOW + 0.5)
+    revoke_user_tokens(tmp_path, "jane", NOW + 0.5)
     assert (world.user(jane), world.user(joe) is None) == (None, False)
-    revoke(tmp_path, "system:serviceaccount:ns:bot", NOW + 0.5)
+    revoke_user_tokens(tmp_path, "system:serviceaccount:ns:bot", NOW + 0.5)
     assert (world.user(account), world.user(jane)) == (None, None)
-    assert world.user(identity.issue("jane", [], seconds=600, signer=world.signer, now=NOW + 0.7))
+    assert world.user(identity.issue_user_token("jane", [], seconds=600, signer=world.signer, now=NOW + 0.7))
     assert (tmp_path / "revoked.json").stat().st_mode & 0o077 == 0

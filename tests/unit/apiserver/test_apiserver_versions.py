@@ -14,7 +14,7 @@ from penstock.apiserver.kinds import custom_kinds
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.store.storage import Transaction
-from penstock.apiserver.verbs.admission import OpenGate
+from penstock.apiserver.verbs.admission import AdmissionChain
 from penstock.apiserver.verbs.deletion import DeleteOptions
 from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 from penstock.resources.registry import CONVERSIONS, crds
@@ -22,7 +22,7 @@ from penstock.resources.registry import CONVERSIONS, crds
 REGISTRY = Registry(CORE_KINDS, CONVERSIONS)
 for definition in crds():
     REGISTRY.define(definition["metadata"]["name"], custom_kinds.kinds_of(definition))
-VERBS = Verbs(REGISTRY, OpenGate(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+VERBS = Verbs(REGISTRY, AdmissionChain(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def kind(version: str) -> ServedKind:

@@ -17,13 +17,13 @@ from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
 from penstock.apiserver.kinds.scale import scale_of, scaled
 from penstock.apiserver.store.storage import Transaction
-from penstock.apiserver.verbs.admission import OpenGate
+from penstock.apiserver.verbs.admission import AdmissionChain
 from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 
 Obj = dict[str, Any]
 KINDS = {kind.kind: kind for kind in CORE_KINDS}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-VERBS = Verbs(Registry(CORE_KINDS), OpenGate(), lambda: NOW)
+VERBS = Verbs(Registry(CORE_KINDS), AdmissionChain(), lambda: NOW)
 
 
 def target(kind: str, name: str = "", subresource: str = "") -> WriteTarget:

@@ -17,12 +17,12 @@ from penstock.apiserver.errors import ApiError
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.store.storage import Transaction
-from penstock.apiserver.verbs.admission import OpenGate
+from penstock.apiserver.verbs.admission import AdmissionChain
 from penstock.apiserver.verbs.deletion import DeleteOptions
 from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 
 KINDS = {kind.kind: kind for kind in CORE_KINDS}
-VERBS = Verbs(Registry(CORE_KINDS), OpenGate(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+VERBS = Verbs(Registry(CORE_KINDS), AdmissionChain(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def target(kind: ServedKind, name: str = "", **more: Any) -> WriteTarget:
@@ -222,7 +222,7 @@ def test_an_object_in_no_namespace_owns_everywhere_and_is_owned_by_none_that_is_
     assert names(tx) == {"child"}
     VERBS.delete(tx, target(KINDS["Node"], "n"), DeleteOptions())
     assert names(tx) == set()
-    assert tx.uid_exists(kept["metadata"]["uid"])
+    assert tx.by_uid(kept["metadata"]["uid"]) is not None
 
 
 @given(st.data())
@@ -243,7 +243,7 @@ def test_whatever_owns_whom_deleting_the_namespace_ends_empty(data: st.DataObjec
         assert found is not None
         assert "deletionTimestamp" not in found["metadata"]
         references = found["metadata"].get("ownerReferences") or []
-        assert not references or any(tx.uid_exists(reference["uid"]) for reference in references)
+        assert not references or any(tx.by_uid(reference["uid"]) for reference in references)
     VERBS.delete(tx, target(KINDS["Namespace"], "ns"), DeleteOptions())
     empty(tx, limit=data.draw(st.integers(1, 9)))
     assert tx.namespace_empty("ns")

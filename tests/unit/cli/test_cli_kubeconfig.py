@@ -10,7 +10,6 @@ import yaml
 from typer.testing import CliRunner
 
 from penstock.apiserver.access import identity, kubeconfig
-from penstock.apiserver.access import kubeconfig as certificates
 from penstock.apiserver.access.identity import COMPONENTS
 from penstock.apiserver.access.signing_keys import load_signer
 from penstock.cli import app
@@ -22,9 +21,10 @@ runner = CliRunner()
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    certificates.ensure(tmp_path / "pki", "127.0.0.1")
+    kubeconfig.ensure_certificate(tmp_path / "pki", "127.0.0.1")
     authority = (tmp_path / "pki" / "ca.crt").read_bytes()
-    kubeconfig.write(tmp_path / "kubeconfig", server="https://127.0.0.1:1", authority=authority, user="root", token="t")
+    path, server = tmp_path / "kubeconfig", "https://127.0.0.1:1"
+    kubeconfig.write_kubeconfig(path, server=server, authority=authority, user="root", token="t")
     load_signer(tmp_path / "pki")
     return tmp_path
 
@@ -37,7 +37,7 @@ def test_a_kubeconfig_for_a_user(data: Path) -> None:
     assert config["contexts"][0]["context"] == {"cluster": "penstock", "user": "jane", "namespace": "default"}
     claims = load_signer(data / "pki").read(config["users"][0]["user"]["token"], time.time())
     assert claims is not None
-    user = identity.user_of(claims)
+    user = identity.user_of_user_token(claims)
     assert (user.name, user.groups) == ("jane", ("shop", "system:authenticated"))
     assert claims["exp"] - int(claims["iat"]) == 24 * 3600
 

@@ -19,7 +19,7 @@ from penstock.kube.kinds import EVENT_POLICY, EVENT_TRANSFORM, POD, SERVICE, Key
 from penstock.oidc.verifier import TokenRefused
 from penstock.settings import Settings
 from penstock.web import own_authority
-from penstock.web.tls_server import FOLDER, PassingCertificate, ServerTls
+from penstock.web.tls_server import FOLDER, InMemoryCertificate, ServerTls
 
 HOST = "x-jsonata.ns.svc.cluster.local"
 AUDIENCE = "eventing.knative.dev/eventtransform/ns/x"
@@ -204,7 +204,7 @@ async def test_each_service_shows_a_certificate_for_its_own_name(
 
     def tls_of(names: tuple[str, ...]) -> ServerTls:
         made.append(names)
-        return ServerTls(settings, make=PassingCertificate(settings, "guarded", names))
+        return ServerTls(settings, make=InMemoryCertificate(settings, "guarded", names))
 
     shown = GuardedCertificates(plane.context.service_guards, tls_of)
     authority = own_authority.authority_certificate(settings.data_dir / FOLDER, datetime.now(UTC)).decode()

@@ -66,7 +66,7 @@ async def test_without_a_token_or_with_another_scheme(client: Client) -> None:
     [
         ({"exp": 1}, "the token has expired"),
         ({"aud": "other"}, f"the token is for 'other', not for the audience \"{AUDIENCE}\""),
-        ({"iss": "https://evil"}, "its issuer is not one of those that are taken here"),
+        ({"iss": "https://evil"}, "its issuer is not accepted here"),
     ],
 )
 async def test_a_token_that_does_not_hold_is_answered_with_the_reason(

@@ -111,7 +111,7 @@ def test_the_address_of_brokers_is_that_of_a_service(objects: list[Obj]) -> None
 
 def test_everything_that_must_trust_the_webhook_calls_it(objects: list[Obj]) -> None:
     stored = {(one["kind"], one["metadata"]["name"]): one for one in objects}
-    for name in certificates.trusting():
+    for name in certificates.bundle_holders():
         assert certificates.with_bundle(stored[name.kind.kind, name.name], b"pem") is not None
     assert ("Secret", certificates.CERTIFICATES_SECRET) in stored
 

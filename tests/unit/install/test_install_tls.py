@@ -103,7 +103,7 @@ def test_a_renewed_secret_is_shown_without_a_restart(tmp_path: Path) -> None:
     authority = certificates.make_authority("test", timedelta(days=30), now)
 
     def mounted(number: int) -> KeyPair:
-        pair = certificates.issue(
+        pair = certificates.issue_certificate(
             authority, "penstock", ["broker-ingress.knative-eventing.svc"], timedelta(days=1), now
         )
         version = tmp_path / f"..{number}"

@@ -13,7 +13,7 @@ from penstock.kube.client import AsyncClient
 from penstock.kube.config import config_of
 from penstock.oidc import tokens as tokens_module
 from penstock.oidc.names import account_of, audience_of, child_name, subject_of
-from penstock.oidc.tokens import AGAIN_SECONDS, AccountTokens, Issued, NoToken, TokenRequests, WantedToken, why_never
+from penstock.oidc.tokens import RETRY_SECONDS, AccountTokens, Issued, NoToken, TokenRequests, WantedToken, why_never
 from penstock.settings import Settings
 
 WANTED = WantedToken("shop", "orders-oidc", "aud")
@@ -73,7 +73,7 @@ async def test_an_api_that_is_away_is_not_felt_while_a_token_holds() -> None:
     with pytest.raises(NoToken, match="away"):
         await api.tokens.token(WANTED)
     assert api.asked == asked
-    api.now, api.problem = 101 + AGAIN_SECONDS, ""
+    api.now, api.problem = 101 + RETRY_SECONDS, ""
     assert (await api.tokens.token(WANTED)).startswith("aud-")
 
 

@@ -40,9 +40,7 @@ def test_bundles_that_cannot_be_used_are_left_out_and_told() -> None:
     without = subjects(authority("own"))
     with structlog.testing.capture_logs() as logs:
         assert subjects(authority("own"), "nothing of the kind") == without
-    assert [line["event"] for line in logs] == [
-        "the trust bundles cannot be used; destinations are believed without them"
-    ]
+    assert [line["event"] for line in logs] == ["the trust bundles cannot be used; verifying destinations without them"]
 
 
 def test_what_is_no_certificate_is_told() -> None:

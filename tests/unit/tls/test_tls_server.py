@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from penstock.settings import Settings
 from penstock.web import own_authority
-from penstock.web.certificates import KeyPair, is_signed_by, issue, make_authority, names_all
+from penstock.web.certificates import KeyPair, is_signed_by, issue_certificate, make_authority, names_all
 from penstock.web.tls_server import (
     FOLDER,
     SPAN,
+    InMemoryCertificate,
     NoCertificate,
-    PassingCertificate,
     ServerTls,
     certificate,
     server_names,
@@ -90,7 +90,7 @@ def given(folder: Path, pair: KeyPair) -> Settings:
 
 
 def made(host: str = "events.example") -> KeyPair:
-    return issue(make_authority("a", timedelta(days=9), NOW), host, [host], timedelta(days=9), NOW)
+    return issue_certificate(make_authority("a", timedelta(days=9), NOW), host, [host], timedelta(days=9), NOW)
 
 
 def test_a_service_has_a_certificate_of_its_own(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_service_has_a_certificate_of_its_own(tmp_path: Path) -> None:
 
 def test_one_that_passes_is_kept_in_memory_until_it_is_due(tmp_path: Path) -> None:
     host = "t-jsonata.ns.svc.cluster.local"
-    make = PassingCertificate(settings_in(tmp_path), "pod", [host])
+    make = InMemoryCertificate(settings_in(tmp_path), "pod", [host])
     first = make(NOW)
     assert names_all(first.certificate, [host])
     assert make(NOW + SPAN.lasts - SPAN.renewed_before - timedelta(hours=1)) == first
@@ -120,7 +120,7 @@ def test_one_that_passes_is_kept_in_memory_until_it_is_due(tmp_path: Path) -> No
     assert is_signed_by(make(NOW).certificate, own_authority.authority_certificate(tmp_path / FOLDER, NOW))
     (tmp_path / FOLDER / "ca.key").write_bytes(b"not a key")
     with pytest.raises(NoCertificate, match="not the key that penstock made"):
-        PassingCertificate(settings_in(tmp_path), "pod", [host])(NOW)
+        InMemoryCertificate(settings_in(tmp_path), "pod", [host])(NOW)
 
 
 def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from penstock.kube.kinds import Key, Kind, Obj
 from penstock.web.certificates import is_signed_by, lasts_for, names_all
 from penstock.web.tls_context import RenewedContext
 from penstock.webhook import certificates as trust
-from penstock.webhook.certificates import CertificateKeeper, Certificates, certificates_in, renewed, secret_data
+from penstock.webhook.certificates import CertificateRotation, Certificates, certificates_in, renewed, secret_data
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-HOSTS = trust.hosts()
+HOSTS = trust.host_names()
 
 
 def test_the_first_certificates_are_for_the_service() -> None:
@@ -95,7 +95,7 @@ class Objects:
         self.stored: dict[str, Obj] = {}
         self.log: list[str] = []
         self.before_write: Callable[[], None] = lambda: None
-        for kind, name in trust.trusting():
+        for kind, name in trust.bundle_holders():
             client = {"service": {"name": trust.SERVICE}}
             holder = {"clientConfig": client}
             obj: Obj = (
@@ -147,7 +147,7 @@ class Context(RenewedContext):
 async def test_a_certificate_is_trusted_everywhere_before_it_is_shown() -> None:
     objects = Objects()
     context = Context(objects)
-    await CertificateKeeper(objects, context, lambda: NOW).look()
+    await CertificateRotation(objects, context, lambda: NOW).rotate()
     held = certificates_in(objects.stored[trust.CERTIFICATES_SECRET]["data"])
     assert held is not None
     assert context.shown == [{held.bundle}]
@@ -155,8 +155,8 @@ async def test_a_certificate_is_trusted_everywhere_before_it_is_shown() -> None:
 
 async def test_two_replicas_agree_on_one_authority() -> None:
     objects = Objects()
-    first = CertificateKeeper(objects, Context(objects), lambda: NOW)
-    second = CertificateKeeper(objects, Context(objects), lambda: NOW)
+    first = CertificateRotation(objects, Context(objects), lambda: NOW)
+    second = CertificateRotation(objects, Context(objects), lambda: NOW)
     other = secret_data(renewed(None, HOSTS, NOW))
 
     def somebody_is_faster() -> None:
@@ -164,8 +164,8 @@ async def test_two_replicas_agree_on_one_authority() -> None:
         objects.stored[trust.CERTIFICATES_SECRET] = {"metadata": metadata, "data": other}
 
     objects.before_write = somebody_is_faster
-    await first.look()
-    await second.look()
+    await first.rotate()
+    await second.rotate()
     assert objects.stored[trust.CERTIFICATES_SECRET]["data"] == other
     held = certificates_in(other)
     assert held is not None
@@ -175,10 +175,10 @@ async def test_two_replicas_agree_on_one_authority() -> None:
 async def test_a_round_in_which_nothing_is_due_writes_nothing() -> None:
     objects = Objects()
     context = Context(objects)
-    keeper = CertificateKeeper(objects, context, lambda: NOW)
-    await keeper.look()
+    rotation = CertificateRotation(objects, context, lambda: NOW)
+    await rotation.rotate()
     objects.log.clear()
-    await keeper.look()
+    await rotation.rotate()
     assert objects.log == []
     assert len(context.shown) == 1
 
@@ -186,20 +186,20 @@ async def test_a_round_in_which_nothing_is_due_writes_nothing() -> None:
 async def test_a_running_server_shows_the_renewed_certificate() -> None:
     objects, clock = Objects(), [NOW]
     context = Context(objects)
-    keeper = CertificateKeeper(objects, context, lambda: clock[0])
-    await keeper.look()
+    rotation = CertificateRotation(objects, context, lambda: clock[0])
+    await rotation.rotate()
     given, first = context.context, context.current
     clock[0] += timedelta(days=25)
-    await keeper.look()
+    await rotation.rotate()
     assert len(context.shown) == 2
     assert (context.context, context.current is first) == (given, False), "no context in use gets another certificate"
 
 
 async def test_a_bundle_that_somebody_removed_is_put_back() -> None:
     objects = Objects()
-    keeper = CertificateKeeper(objects, Context(objects), lambda: NOW)
-    await keeper.look()
+    rotation = CertificateRotation(objects, Context(objects), lambda: NOW)
+    await rotation.rotate()
     (client,) = trust._clients(objects.stored[trust.MUTATING])
     del client["caBundle"]
-    await keeper.look()
+    await rotation.rotate()
     assert len(objects.bundles()) == 1

@@ -15,7 +15,7 @@ from penstock.kube.errors import Unavailable
 from penstock.resources.registry import bootstrap_configmaps
 from penstock.settings import Settings
 from penstock.webhook import service as paths
-from penstock.webhook.admission import Judge
+from penstock.webhook.admission import AdmissionHandler
 from penstock.webhook.service import may_subscribe
 
 Obj = dict[str, Any]
@@ -47,10 +47,10 @@ def cluster() -> Cluster:
 def client(cluster: Cluster) -> TestClient:
     settings = Settings(broker_classes=["Penstock"])
     api: Any = cluster
-    judge = Judge(settings, lambda user, origin: asyncio.run(may_subscribe(api, user, origin)))
+    handler = AdmissionHandler(settings, lambda user, origin: asyncio.run(may_subscribe(api, user, origin)))
     features = {"metadata": {"name": "config-features"}, "data": {"cross-namespace-event-links": "enabled"}}
-    judge.configure([*bootstrap_configmaps(settings), features])
-    return TestClient(paths.application(judge))
+    handler.configure([*bootstrap_configmaps(settings), features])
+    return TestClient(paths.application(handler))
 
 
 def review(obj: Obj | None, *, operation: str = "CREATE", old: Obj | None = None, **more: Any) -> Obj:

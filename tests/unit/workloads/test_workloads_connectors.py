@@ -11,7 +11,7 @@ from typing import TextIO
 import pytest
 
 from penstock.events.event import CloudEvent
-from penstock.web.http_clients import Answer
+from penstock.web.http_clients import HttpResponse
 from penstock.workloads.actors.log_sink import LogOptions, logged
 from penstock.workloads.actors.options import TOKEN, BrokenEnvironment
 from penstock.workloads.actors.outgoing import NotSent
@@ -62,12 +62,12 @@ def test_a_timer_reads_a_token_where_its_sink_asks_for_one() -> None:
 class SinkDouble:
     """Takes requests in place of the connections of a program."""
 
-    def __init__(self, answers: Callable[[], Answer]) -> None:
+    def __init__(self, answers: Callable[[], HttpResponse]) -> None:
         self._answers = answers
         self.sent: list[tuple[str, str, dict[str, str], bytes | None]] = []
         self.closed = False
 
-    async def send(self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes | None) -> Answer:
+    async def send(self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes | None) -> HttpResponse:
         self.sent.append((method, url, dict(headers), body))
         return self._answers()
 
@@ -99,7 +99,7 @@ async def run_timer(env: dict[str, str], sink: SinkDouble, files: VolumeFiles, s
 async def test_a_timer_shows_the_token_that_its_volume_holds(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t\n")
     env = {"K_SINK": "https://s", "CAMEL_KNATIVE_CLIENT_OIDC_ENABLED": "true", f"{TIMER}REPEATCOUNT": "1"}
-    sink = SinkDouble(lambda: Answer(202, [], b""))
+    sink = SinkDouble(lambda: HttpResponse(202, [], b""))
     await run_timer(env, sink, VolumeFiles([("/oidc", str(tmp_path))]), StringIO())
     ((method, url, headers, _body),) = sink.sent
     assert (method, url, headers["Authorization"]) == ("POST", "https://s", "Bearer t")
@@ -107,14 +107,14 @@ async def test_a_timer_shows_the_token_that_its_volume_holds(tmp_path: Path) -> 
 
 async def test_a_timer_sends_nothing_without_the_token_that_is_asked_for(tmp_path: Path) -> None:
     env = {"K_SINK": "https://s", "CAMEL_KNATIVE_CLIENT_OIDC_ENABLED": "true", f"{TIMER}REPEATCOUNT": "1"}
-    sink, shown = SinkDouble(lambda: Answer(202, [], b"")), StringIO()
+    sink, shown = SinkDouble(lambda: HttpResponse(202, [], b"")), StringIO()
     await run_timer({**env, TOKEN: "/oidc/../../secret"}, sink, VolumeFiles([("/oidc", str(tmp_path))]), shown)
     assert not sink.sent
     assert "is not in a volume of this container" in shown.getvalue()
 
 
 async def test_a_timer_goes_on_after_an_event_that_could_not_be_sent() -> None:
-    def fail() -> Answer:
+    def fail() -> HttpResponse:
         raise NotSent("NodeRefused: http://s leads nowhere")
 
     env = {"K_SINK": "http://s", f"{TIMER}PERIOD": "500", f"{TIMER}REPEATCOUNT": "3"}
@@ -124,7 +124,7 @@ async def test_a_timer_goes_on_after_an_event_that_could_not_be_sent() -> None:
 
 
 async def test_a_timer_logs_an_event_that_was_not_taken() -> None:
-    sink, shown = SinkDouble(lambda: Answer(503, [], b"")), StringIO()
+    sink, shown = SinkDouble(lambda: HttpResponse(503, [], b"")), StringIO()
     await run_timer({"K_SINK": "http://s", f"{TIMER}REPEATCOUNT": "1"}, sink, VolumeFiles(), shown)
     assert "an event was rejected by http://s: 503" in shown.getvalue()
 

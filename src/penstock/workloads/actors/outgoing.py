@@ -14,7 +14,7 @@ from pyreqwest.client import Client
 from pyreqwest.exceptions import ConnectError, PyreqwestError
 
 from penstock.contract.names import Target
-from penstock.web.http_clients import Answer, AnswerTooLarge, answer_of, client_builder
+from penstock.web.http_clients import HttpResponse, ResponseTooLarge, client_builder, response_to
 from penstock.workloads.actors.node_line import NodeLine, NodeRefused, Reach
 
 USER_AGENT = "penstock-workloads"
@@ -71,7 +71,7 @@ class Outgoing:
             request = request.header("Host", target.host)
         if body is not None:
             request = request.body_bytes(body)
-        answer = await answer_of(request, self._most)
+        answer = await response_to(request, self._most)
         encodings = {value.strip().lower() for name, value in answer.headers if name == "content-encoding"}
         if encodings - {"", "identity"}:
             raise NotSent(f"unexpected Content-Encoding of the response: {', '.join(encodings)}")

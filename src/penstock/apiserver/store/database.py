@@ -1,10 +1,22 @@
-"""The SQL of the store, one constant per question; the tables are in `tables.sql`."""
+"""The SQLite database of the store: its connections and its SQL. The tables are in `tables.sql`."""
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """A connection for one thread at a time."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")  # removed and replaced records do not stay readable on disk
+    return connection
+
+
 GET = "SELECT body FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
 BY_UID = "SELECT resource, namespace, name, body FROM objects WHERE uid = ?"
-UID_EXISTS = "SELECT 1 FROM objects WHERE uid = ?"
 
 LIST_ALL = """
 SELECT namespace, name, body FROM objects
@@ -35,7 +47,7 @@ ON CONFLICT (resource, namespace, name) DO UPDATE SET version = excluded.version
 REWRITE = "UPDATE objects SET body = ? WHERE resource = ? AND namespace = ? AND name = ?"
 REMOVE = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
 
-FORGET_OWNERS = "DELETE FROM owners WHERE dependent = ?"
+REMOVE_OWNERS = "DELETE FROM owners WHERE dependent = ?"
 ADD_OWNER = "INSERT OR IGNORE INTO owners (owner, dependent) VALUES (?, ?)"
 DEPENDENTS = "SELECT dependent FROM owners WHERE owner = ? ORDER BY dependent"
 
