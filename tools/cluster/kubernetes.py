@@ -29,13 +29,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from penstock.engine.ports import free_ports
-<<<<<<< HEAD
 from penstock.runtime.errors import UserError
-from penstock.web.certificates import issue, make_authority
-=======
-from penstock.runtime.errors import Problem
 from penstock.web.certificates import issue_certificate, make_authority
->>>>>>> api/h-api
 from tools.cluster import kubernetes_binaries as binaries
 from tools.cluster.processes import tied
 

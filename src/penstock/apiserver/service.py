@@ -77,7 +77,7 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
     pki = settings.data_dir / "pki"
     kubeconfig.ensure_certificate(pki, *server_names(settings))
     _write_kubeconfigs(settings, pki, identity.load_component_tokens(pki / "tokens.json")[1])
-    owner, watches = Owner(), Watches()
+    owner, watches = TaskScope(), Watches()
     try:
         async with assembled(settings, owner, watches) as app:
             await first(_serve(app, settings, listener, lifecycle, watches), owner.failed())
@@ -87,7 +87,7 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
 
 
 @contextlib.asynccontextmanager
-async def assembled(settings: Settings, owner: Owner, watches: Watches) -> AsyncIterator[ASGIApp]:
+async def assembled(settings: Settings, owner: TaskScope, watches: Watches) -> AsyncIterator[ASGIApp]:
     """The application over the data folder, with its background tasks."""
     pki = settings.data_dir / "pki"
     authorizer = Authorizer()

@@ -80,7 +80,7 @@ def _revoke(root: Path, user: str) -> None:
     if user in COMPONENTS:
         advice = f"Stop the stack, remove {root / 'pki' / 'tokens.json'} and start it: each component gets a new one."
         raise UserError(f"{user} has its token from the data folder itself.", advice)
-    identity.revoke(root / "pki", user, time.time())
+    identity.revoke_user_tokens(root / "pki", user, time.time())
     typer.echo(f"Every token that {user} has got until now has ended.")
 
 
@@ -121,11 +121,12 @@ def _for_account(root: Path, namespace: str, name: str, context_namespace: str, 
 def _for_person(root: Path, name: str, groups: list[str], namespace: str, seconds: int) -> bytes:
     """Whoever holds the data folder is the administrator, so the token can be signed without asking the API."""
     from penstock.apiserver.access import identity
-    from penstock.apiserver.access.kubeconfig import kubeconfig_for
     from penstock.apiserver.access.signing_keys import key_files, load_signer
     from penstock.runtime.errors import UserError
 
     if not key_files(root / "pki"):
         raise UserError(f"The data folder {root} has no key for tokens yet.", "Start its stack once: penstock dev")
-    token = identity.issue(name, groups, seconds=seconds, signer=load_signer(root / "pki"), now=time.time())
-    return files.for_user(root / "kubeconfig", user=name, token=token, namespace=namespace)
+    from penstock.apiserver.access.kubeconfig import kubeconfig_for
+
+    token = identity.issue_user_token(name, groups, seconds=seconds, signer=load_signer(root / "pki"), now=time.time())
+    return kubeconfig_for(root / "kubeconfig", user=name, token=token, namespace=namespace)

@@ -44,7 +44,7 @@ def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = N
                 count = encrypt_anew(database, keyring)
         except WrongKey as error:
             raise UserError(str(error)) from None
-    typer.echo(f"{count} Secret{'' if count == 1 else 's'} encrypted anew, with the key {seals.current}.")
+    typer.echo(f"{count} Secret{'' if count == 1 else 's'} encrypted anew, with the key {keyring.current}.")
 
 
 @contextmanager

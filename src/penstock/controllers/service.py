@@ -115,7 +115,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         losses_shown=settings.loss_warning_hours * 3600,
     )
     context = ReconcilerContext(settings, api, tracker, publisher, dataplane, recorder)
-    owner = Owner()
+    owner = TaskScope()
     subject = SinkTokens(settings, owner).subject
     job_sinks = JobSinks(api, tracker, settings.max_event_bytes, context.job_sink_guards, subject)
     sinks = Sinks(publisher.locate, destinations=Destinations(settings))

@@ -31,7 +31,7 @@ class Tracker:
     def __init__(self, api: AsyncClient, enqueue: Callable[[Observer], None]) -> None:
         self._api, self._enqueue = api, enqueue
         self._informers: dict[Kind, Informer] = {}
-        self._owner = Owner()
+        self._owner = TaskScope()
         self._observers: dict[ObjectRef, set[Observer]] = defaultdict(set)
         self._observed: dict[Observer, set[ObjectRef]] = defaultdict(set)
         self._waiting: dict[Kind, set[Observer]] = defaultdict(set)

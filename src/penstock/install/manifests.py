@@ -107,7 +107,7 @@ class Applier:
         try:
             return self._apply(manifest, force, dry_run)
         except Unavailable as error:
-            raise Problem(f"The cluster's API is not reachable ({error}).", "Check the kubeconfig.") from None
+            raise UserError(f"The cluster's API is not reachable ({error}).", "Check the kubeconfig.") from None
         except KubeError as error:
             raise UserError(f"{name} was refused: {error}", _remedy(error, dry_run)) from None
 

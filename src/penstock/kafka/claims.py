@@ -83,7 +83,7 @@ class Standby:
             self._live_since = at if self._live_since is None else self._live_since
         self._last_back = at
 
-    def may_take(self, ledger: Ledger, at: float) -> bool:
+    def may_take(self, ledger: RoleClaims, at: float) -> bool:
         """Whether the role is free, or its holder must have stopped."""
         if ledger.holder is None or ledger.holder == self._instance:
             return True

@@ -88,7 +88,7 @@ def test_a_passphrase_is_a_key_of_its_own(tmp_path: Path) -> None:
 
 async def _with_api(folder: Path, keys: Path | None, *calls: tuple[str, str, object]) -> list[object]:
     _, tokens = identity.load_component_tokens(folder / "pki" / "tokens.json")
-    async with assembled(Settings(data_dir=folder, secrets_key_file=keys), Owner(), Watches()) as app:
+    async with assembled(Settings(data_dir=folder, secrets_key_file=keys), TaskScope(), Watches()) as app:
         return [(await ApiInProcess(app, tokens).call(*call))[1] for call in calls]
 
 

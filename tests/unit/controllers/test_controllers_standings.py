@@ -194,6 +194,18 @@ def test_what_lay_in_the_topic_is_shown_but_told_to_nobody(health: RouteHealthTr
     assert [one.reason for one in health.tick(120.0)[1]] == ["DeliveryRecovered"]
 
 
+def test_a_restart_is_not_a_recovery(health: RouteHealthTracker) -> None:
+    health.take(failing(instance="before"), fresh=False)
+    health.tick(100.0)
+    waits = msgspec.structs.replace(well(at=110.0, instance="after", lag=1), succeeded=0.0)
+    health.take(waits, fresh=True)
+    assert health.tick(110.0, {"after"})[1] == []
+    health.take(failing(at=112.0, instance="after"), fresh=True)
+    assert health.tick(112.0, {"after"})[1] == []  # it failed before the restart, and still does
+    health.take(well(at=130.0, instance="after"), fresh=True)
+    assert [one.reason for one in health.tick(130.0, {"after"})[1]] == ["DeliveryRecovered"]
+
+
 def test_a_subscriber_that_fails_now_and_then_is_not_told_of_each_time(health: RouteHealthTracker) -> None:
     told = 0
     for second in range(60):

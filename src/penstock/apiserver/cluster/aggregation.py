@@ -18,7 +18,7 @@ from penstock.apiserver.store.storage import Change, Store, Transaction
 from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 from penstock.kube.kinds import Obj
 from penstock.observability.logs import describe
-from penstock.resources.metadata import matches
+from penstock.resources.metadata import selector_matches
 
 log = structlog.get_logger(__name__)
 
@@ -89,7 +89,7 @@ def _gathered(role: Obj, roles: Iterable[Obj]) -> list[Obj]:
     rules: dict[bytes, Obj] = {}
     for other in roles:
         labels = meta(other).get("labels") or {}
-        if meta(other)["name"] != meta(role)["name"] and any(matches(one, labels) for one in _selectors(role)):
+        if meta(other)["name"] != meta(role)["name"] and any(selector_matches(one, labels) for one in _selectors(role)):
             for rule in other.get("rules") or ():
                 rules.setdefault(encode(sorted(rule.items())), rule)
     return list(rules.values())

@@ -84,7 +84,7 @@ class EventingAdmission:
             operation=request.operation,
             old=old,
             may_subscribe=may_subscribe,
-            warnings=occasion.warnings,
+            warnings=request.warnings,
         )
 
 

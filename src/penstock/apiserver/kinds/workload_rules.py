@@ -12,7 +12,7 @@ from penstock.apiserver import errors
 from penstock.apiserver.documents import encode, meta
 from penstock.apiserver.kinds.schema import Complaint
 from penstock.kube.kinds import Obj
-from penstock.resources.metadata import matches
+from penstock.resources.metadata import selector_matches
 from penstock.resources.pod_rules import Fault, pod_faults
 from penstock.resources.schedules import BadLocation, BadSchedule, parse
 
@@ -180,7 +180,7 @@ def _selects_its_template(spec: Obj) -> list[Complaint]:
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         return [("spec.selector", "FieldValueInvalid", "Invalid value: {}: empty selector is invalid for deployment")]
     labels = meta(spec.get("template") or {}).get("labels") or {}
-    if matches(selector, labels):
+    if selector_matches(selector, labels):
         return []
     sentence = f"Invalid value: {_shown(labels)}: `selector` does not match template `labels`"
     return [("spec.template.metadata.labels", "FieldValueInvalid", sentence)]

@@ -183,7 +183,7 @@ class Store:
     """The store; made and used on one event loop."""
 
     def __init__(
-        self, path: Path, on_commit: Callable[[list[Change]], None], owner: Owner, keyring: Keyring | None = None
+        self, path: Path, on_commit: Callable[[list[Change]], None], owner: TaskScope, keyring: Keyring | None = None
     ) -> None:
         self._on_commit, self._owner, self._keyring = on_commit, owner, keyring or Keyring()
         self._broken = False

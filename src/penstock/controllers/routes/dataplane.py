@@ -71,7 +71,7 @@ class DataPlane:
         self._health = RouteHealthTracker()
         self._heard_ingress = time.monotonic()
         self._following = False
-        self._owner = Owner()
+        self._owner = TaskScope()
         publisher.listen(self.published)
         self._follower = TableFollower(
             settings, topics.REPORTS, self._receive, self._reached_end, self._owner.fail, again=self._reads_again

@@ -258,7 +258,7 @@ class Publisher:
 
     async def run(self) -> None:
         """Publishes until cancelled. Start it after the first pass of the reconcilers."""
-        owner = Owner()
+        owner = TaskScope()
         watch = self._topic.watch_unreadable(partial(owner.hand_over, self.found_unreadable), owner.fail)
         try:
             await first(self._publish_forever(), owner.failed())

@@ -93,8 +93,9 @@ class _Route:
 
     def is_settled(self, state: DeliveryState) -> bool:
         """Whether the status shows everything and no Event is due."""
-        announced = self.failure_announced == state.fails and not (self.dropped or self.dead_lettered)
-        return announced and self.shown == state
+        recovery_due = self.failure_announced and self.has_recovered(state)
+        failure_due = state.fails and not self.failure_announced
+        return self.shown == state and not (recovery_due or failure_due or self.dropped or self.dead_lettered)
 
 
 class RouteHealthTracker:
@@ -123,7 +124,8 @@ class RouteHealthTracker:
             route.dropped += _more(before.dropped if before else 0, report.dropped)
             route.dead_lettered += _more(before.dead_lettered if before else 0, report.dead_lettered)
         else:
-            route.failure_announced = merged(route.instances.values()).fails
+            known = merged(route.instances.values())
+            route.failure_announced, route.began = known.fails, known if known.fails else None
         self._fresh[report.route] = None
 
     def forget(self, key: str) -> None:
@@ -172,7 +174,7 @@ class RouteHealthTracker:
         if state.fails and not route.failure_announced and may("DeliveryFailed"):
             route.failure_announced, route.began = True, state
             yield RouteEvent(uid, "DeliveryFailed", failure_text(state, now))
-        elif not state.fails and route.failure_announced and may("DeliveryRecovered"):
+        elif route.failure_announced and route.has_recovered(state) and may("DeliveryRecovered"):
             began, route.failure_announced = route.began, False
             yield RouteEvent(uid, "DeliveryRecovered", recovery_text(began, state))
         if route.dropped and may("EventsDropped"):

@@ -133,7 +133,7 @@ class SendingActor:
             sent_id=sent_id,
         )
 
-    async def _request(self, method: str, headers: list[tuple[str, str]], body: bytes) -> Answer:
+    async def _request(self, method: str, headers: list[tuple[str, str]], body: bytes) -> HttpResponse:
         # With the spelling of Go's client, because receivers report headers unchanged.
         sent = [(canonical_name(name), value) for name, value in headers]
         if self._token:
