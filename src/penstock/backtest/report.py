@@ -221,7 +221,7 @@ def _read(text: str) -> Expectation:
     if found is None or found[1] not in NAMES:
         names = ", ".join(NAMES)
         raise Problem(
-            f"--expect {text} is not understood.", f"Write added=0 or matched>=10; there are {names}.", exit_code=2
+            f"Invalid --expect {text}.", f"Write added=0 or matched>=10; the counts are {names}.", exit_code=2
         )
     return Expectation(found[1], found[2], int(found[3]))
 

@@ -30,7 +30,7 @@ from penstock.operations.cluster_api import (
     is_paused,
     set_paused,
 )
-from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
+from penstock.operations.replays import ReplayOptions, ReplaySubject, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.operations.route_rates import RouteName
 from penstock.runtime.errors import Problem
 from penstock.runtime.hosts import without_userinfo
@@ -212,19 +212,19 @@ def _replay(api: ClusterApi, resource: Resource, namespace: str, name: str, give
     api.create(REPLAYS, namespace, replay_of(ReplaySubject(resource.kind, name), wishes_of(given)))
 
 
-def wishes_of(given: dict[str, str]) -> Wishes:
+def wishes_of(given: dict[str, str]) -> ReplayOptions:
     """What the form of a Replay asks for. Raises Problem."""
     rate = given.get("rate", "").strip()
     try:
         events_a_second = float(rate) if rate else None
     except ValueError:
         raise Problem(f"{rate} is not a number of events per second.") from None
-    return Wishes(
+    return ReplayOptions(
         since=given.get("since", "").strip() or None,
         until=given.get("until", "").strip() or None,
         rate=events_a_second,
         dry_run=given.get("dry_run") == "on",
-        given_up=given.get("what") == "given_up",
+        dead_letters=given.get("what") == "given_up",
     )
 
 

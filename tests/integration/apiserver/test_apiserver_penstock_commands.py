@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli import app
 from penstock.cli.names import completion_of
 from penstock.cli.options import complete_namespaces
-from penstock.cli.senders import token_of
+from penstock.cli.sending_target import token_of
 from penstock.operations.installation import find
 from penstock.operations.sending import SendingAddress
 from penstock.runtime.errors import Problem
@@ -73,7 +73,7 @@ def test_kinds_that_are_in_one_version_only_are_found_and_others_in_the_one_that
 
 def test_keys_of_a_broker(run: Run) -> None:
     run("create", "broker", "orders", "--no-wait")
-    assert run("keys", "list", "orders").output == "orders has no keys, and asks for none.\n"
+    assert run("keys", "list", "orders").output == "Broker orders has no keys and does not require one.\n"
     secret = run("keys", "create", "orders", "till").output.strip()
     assert secret.startswith("pk_")
     run("keys", "create", "orders", "kiosk", "--events", "2.5", "--bytes", "1000000")
@@ -87,7 +87,7 @@ def test_keys_of_a_broker(run: Run) -> None:
     assert "accepts no events that need a key" in run("keys", "revoke", "orders", "kiosk").output
     assert "accepts no events that need a key" in run("keys", "list", "orders").output
     run("keys", "open", "orders")
-    assert run("keys", "list", "orders").output == "orders has no keys, and asks for none.\n"
+    assert run("keys", "list", "orders").output == "Broker orders has no keys and does not require one.\n"
 
 
 def test_a_token_of_a_service_account_is_for_the_broker_that_is_sent_to(server: Server, namespace: str) -> None:
@@ -131,7 +131,7 @@ def test_an_installation_elsewhere_by_url_and_token(
     monkeypatch.setenv("PENSTOCK_NAMESPACE", namespace)
     monkeypatch.setenv("PENSTOCK_TOKEN", "nobody's")
     result = CliRunner().invoke(app, ["get", "brokers"])
-    assert (result.exit_code, "does not know this token" in result.output) == (1, True), result.output
+    assert (result.exit_code, "rejected the token" in result.output) == (1, True), result.output
     monkeypatch.setenv("PENSTOCK_TOKEN", config["users"][0]["user"]["token"])
     run("create", "broker", "far", "--no-wait")
     assert "far" in CliRunner().invoke(app, ["get", "brokers"]).output

@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from topics_of_test import send_attempts, send_events
 
-from penstock.cli.sql import SparkQuestion, message_of
+from penstock.cli.sql import SparkQuery, message_of
 from penstock.engine.datadir import SETTINGS_FILE
 from penstock.engine.history import spark as views
 from penstock.engine.history.writer import HistoryWriter, by_arrow
@@ -151,6 +151,6 @@ def test_every_format_and_a_wrong_statement(settings: Settings, tmp_path: Path) 
 
 
 def test_a_question_that_has_not_begun_shows_no_progress(settings: Settings) -> None:
-    with SparkQuestion("select 1", settings) as question:
+    with SparkQuery("select 1", settings) as question:
         assert question.progress() < 0
         question.interrupt()

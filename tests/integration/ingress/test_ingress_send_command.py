@@ -9,7 +9,7 @@ from ingress_processes import KEY, IngressProcess, stored_ids
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
-from penstock.cli.senders import TOKEN_VARIABLE
+from penstock.cli.sending_target import TOKEN_VARIABLE
 
 
 @pytest.fixture

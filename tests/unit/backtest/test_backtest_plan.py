@@ -130,7 +130,7 @@ def test_expectations_hold_for_every_trigger() -> None:
 
 @pytest.mark.parametrize("text", ["added", "added=x", "lost=0", "added==0", ""])
 def test_an_expectation_that_is_none_is_told(text: str) -> None:
-    with pytest.raises(Problem, match="is not understood"):
+    with pytest.raises(Problem, match="Invalid --expect"):
         report.read([text])
 
 

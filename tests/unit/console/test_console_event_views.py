@@ -181,7 +181,7 @@ def test_a_lane_for_each_route_and_what_failed_comes_first() -> None:
     assert picture.summary == "2 routes, 1 served, 1 not"
     first, last = picture.lanes[0].bars
     assert (first.left, round(last.left), round(last.left + last.width)) == (0.0, 95, 100)
-    assert last.label == "attempt 2, after 2 s: no answer in 100 ms: dropped (refused)"
+    assert last.label == "attempt 2, after 2 s: no response in 100 ms: dropped (refused)"
     assert first.label == "attempt 1, after 0 ms: 503 in 100 ms: retrying"
 
 

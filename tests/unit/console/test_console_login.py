@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app as command
-from penstock.cli.open import has_display
+from penstock.cli.open_console import has_display
 from penstock.console import login
 from penstock.console.console import Console, NotForYou
 from penstock.console.live import stream
@@ -475,16 +475,16 @@ def test_penstock_open_signs_in_another_user(opening: OpenCommand) -> None:
 def test_penstock_open_says_what_is_wrong(opening: OpenCommand) -> None:
     dev, nobody = opening.kubeconfig("dev", SHOP), opening.kubeconfig("nobody", None)
     for flags, code, told in (
-        (("--token", "x", "--kubeconfig", str(dev)), 2, "either --kubeconfig or --token"),
-        (("--kubeconfig", str(nobody)), 2, "has no token in it"),
+        (("--token", "x", "--kubeconfig", str(dev)), 2, "--kubeconfig and --token cannot be combined"),
+        (("--kubeconfig", str(nobody)), 2, "has no token"),
         (("--kubeconfig", str(opening.folder / "none")), 2, "cannot be used"),
-        (("--token", "wrong"), 1, "does not know this token"),
+        (("--token", "wrong"), 1, "rejected the token"),
     ):
         ran = opening(*flags)
         assert (ran.exit_code, told in ran.output) == (code, True), ran.output
     opening.away = True
     ran = opening()
-    assert (ran.exit_code, "does not answer" in ran.output) == (1, True)
+    assert (ran.exit_code, "is unreachable" in ran.output) == (1, True)
     assert opening.opened == []
 
 

@@ -11,7 +11,7 @@ from known_api import KnownApi, broker, trigger
 from penstock.console.map.graph import route_node
 from penstock.console.route_page import happenings_of, replay_values, text_of, wishes_of
 from penstock.console.routes_page import subscriber_of
-from penstock.operations.replays import Wishes
+from penstock.operations.replays import ReplayOptions
 from penstock.resources.delivery import PAUSED
 from penstock.runtime.errors import Problem
 
@@ -69,7 +69,7 @@ def test_a_replay_is_made_of_the_form(client_of: MakeClient) -> None:
 
 
 def test_the_fields_of_a_replay_that_are_empty_mean_nothing() -> None:
-    assert wishes_of({"since": " ", "rate": "", "dry_run": "on"}) == Wishes(dry_run=True)
+    assert wishes_of({"since": " ", "rate": "", "dry_run": "on"}) == ReplayOptions(dry_run=True)
     with pytest.raises(Problem, match="is not a number"):
         wishes_of({"rate": "x"})
 

@@ -21,7 +21,7 @@ from penstock.history.reader.history import History
 from penstock.history.reader.questions import DeadLetterFilter, NamedRoute
 from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import ClusterApi, Resource
-from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
+from penstock.operations.replays import ReplayOptions, ReplaySubject, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.operations.times import window
 from penstock.runtime.errors import Problem
 from penstock.settings import Settings
@@ -133,7 +133,7 @@ def requests_of(fields: Iterable[tuple[str, str]]) -> list[tuple[str, Obj]]:
     named = dict(values)
     since = named.get("since", "")
     if group := named.get("group"):
-        wishes = Wishes(since=since or None, given_up=True, reason=named.get("reason") or None)
+        wishes = ReplayOptions(since=since or None, dead_letters=True, reason=named.get("reason") or None)
         return [_request(group, wishes)]
     chosen: dict[str, list[str]] = {}
     for name, value in values:
@@ -143,12 +143,12 @@ def requests_of(fields: Iterable[tuple[str, str]]) -> list[tuple[str, Obj]]:
     if not chosen:
         raise Problem("Nothing is chosen.", "Mark the events that are to be delivered once more.")
     return [
-        _request(route, Wishes(since=since or None, ids=tuple(dict.fromkeys(ids)), given_up=True))
+        _request(route, ReplayOptions(since=since or None, ids=tuple(dict.fromkeys(ids)), dead_letters=True))
         for route, ids in chosen.items()
     ]
 
 
-def _request(route: str, wishes: Wishes) -> tuple[str, Obj]:
+def _request(route: str, wishes: ReplayOptions) -> tuple[str, Obj]:
     named = route_named(route)
     return named.namespace or "", replay_of(ReplaySubject(named.kind or "", named.name or ""), wishes)
 

@@ -34,7 +34,7 @@ from penstock.history.reader.answers import Attempt, Event, Traced
 from penstock.history.reader.history import History
 from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import TRIGGERS, ClusterApi, NotThere, is_paused
-from penstock.operations.formatting import RESULTS, came_of, route_text
+from penstock.operations.formatting import RESULTS, result_text, route_text
 from penstock.runtime.errors import Problem
 
 MOST_ATTEMPTS = 200
@@ -103,7 +103,7 @@ def rows_of(event: Event, attempts: Sequence[Attempt]) -> list[AttemptRow]:
             f"+{span_text(max(0.0, (attempt.start - event.arrival).total_seconds()))}",
             route_text(attempt),
             STAGES.get(attempt.stage, attempt.stage) or "the subscriber",
-            came_of(attempt, span_text(attempt.duration)),
+            result_text(attempt, span_text(attempt.duration)),
             clock(attempt.due) if attempt.due is not None else "",
         )
         for number, attempt in enumerate(attempts[:MOST_ATTEMPTS], 1)
