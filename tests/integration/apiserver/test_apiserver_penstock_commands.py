@@ -53,7 +53,7 @@ def test_objects_without_kubectl(run: Run, tmp_path: Path) -> None:
     assert found["spec"]["filters"] == [{"exact": {"type": "greeting"}}]
     assert run("pause", "greetings").output == "trigger/greetings is paused\n"
     assert "it is paused" in run("explain", "greetings", "--type", "greeting").output
-    assert run("resume", "trigger/greetings").output == "trigger/greetings delivers again\n"
+    assert run("resume", "trigger/greetings").output == "trigger/greetings is resumed\n"
     assert "does not get this event" in run("explain", "greetings", "--type", "other", ok=False).output
     file = tmp_path / "channel.yaml"
     file.write_text("apiVersion: messaging.knative.dev/v1\nkind: Channel\nmetadata: {name: orders}\n")
@@ -79,13 +79,13 @@ def test_keys_of_a_broker(run: Run) -> None:
     run("keys", "create", "orders", "kiosk", "--events", "2.5", "--bytes", "1000000")
     till, kiosk = run("keys", "list", "orders").output.splitlines()
     assert re.fullmatch(r"till  ends \S+Z", till)
-    assert re.fullmatch(r"kiosk  ends \S+Z  2.5 events/s  1,000,000 bytes/s", kiosk)
+    assert re.fullmatch(r"kiosk  expires \S+Z  2.5 events/s  1,000,000 bytes/s", kiosk)
     assert secret not in run("get", "broker/orders", "--yaml").output
-    assert "has a key till already" in run("keys", "create", "orders", "till", ok=False).output
+    assert "already has a key till" in run("keys", "create", "orders", "till", ok=False).output
     assert "has no key nobody" in run("keys", "revoke", "orders", "nobody", ok=False).output
-    assert run("keys", "revoke", "orders", "till").output == "The key till of orders has ended.\n"
-    assert "accepts no events that need a key" in run("keys", "revoke", "orders", "kiosk").output
-    assert "accepts no events that need a key" in run("keys", "list", "orders").output
+    assert run("keys", "revoke", "orders", "till").output == "Key till of Broker orders has been revoked.\n"
+    assert "has no keys left and still requires one" in run("keys", "revoke", "orders", "kiosk").output
+    assert "has no keys left and still requires one" in run("keys", "list", "orders").output
     run("keys", "open", "orders")
     assert run("keys", "list", "orders").output == "Broker orders has no keys and does not require one.\n"
 
@@ -98,9 +98,9 @@ def test_a_token_of_a_service_account_is_for_the_broker_that_is_sent_to(server: 
         token = token_of(api, "till", broker, SendingAddress("http://h/", audience="for/orders"))
         claims = jwt.decode(token, options={"verify_signature": False})
         assert (claims["aud"], claims["sub"]) == (["for/orders"], f"system:serviceaccount:{namespace}:till")
-        with pytest.raises(Problem, match=f"There is no ServiceAccount {namespace}/nobody"):
+        with pytest.raises(Problem, match=f"ServiceAccount {namespace}/nobody does not exist"):
             token_of(api, "nobody", broker, SendingAddress("http://h/", audience="for/orders"))
-        with pytest.raises(Problem, match="requires no token"):
+        with pytest.raises(Problem, match="does not accept tokens"):
             token_of(api, "till", broker, SendingAddress("http://h/"))
 
 
@@ -115,7 +115,7 @@ def completed(command: str, flag: str, beginning: str) -> list[str]:
 def test_what_is_wrong_is_a_sentence(run: Run) -> None:
     assert "There is no Trigger" in run("pause", "nobody", ok=False).output
     assert "has no kind nonsense" in run("get", "nonsense", ok=False).output
-    assert "There is no Broker" in run("send", "{}", ok=False).output
+    assert "does not exist" in run("send", "{}", ok=False).output
     bad = run("create", "trigger", "t", "--subscriber", "http://s/", "--filter", "{exact: {Type: x}}", ok=False)
     assert "invalid key name" in bad.output
 

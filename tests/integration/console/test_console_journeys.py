@@ -40,7 +40,7 @@ def test_what_was_given_up_is_redriven(journey: Journey, console: ServedConsole)
     journey.reads("1 chosen")
     journey.photograph("deadletters")
     journey.press("#letters button.primary")
-    journey.reads("1 counted, 1 sent: done")
+    journey.reads("1 found, 1 sent: done")
     assert [made["spec"]["eventIds"] for made in console.objects.created] == [["unlucky"]]
     assert journey.complaints() == []
 

@@ -152,7 +152,7 @@ def test_a_trace_tells_attempts_answers_and_replies() -> None:
         "  reply",
         "    2026-11-17 12:00:00.000 UTC  reply  e2  from /shop",
         "      stored in partition 0 at offset 8",
-        "      no attempt is known: no route matches, or none has begun",
+        "      no attempts yet: no route matches, or delivery has not started",
     ]
     assert json.loads(json.dumps(trace.to_data(Traced(event, (failed,)))))["attempts"][0]["status"] == 503
 

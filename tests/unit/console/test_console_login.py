@@ -320,7 +320,7 @@ async def test_rights_that_are_lost_are_lost_here() -> None:
 
 async def test_while_the_api_is_away_its_last_answer_counts_for_some_minutes() -> None:
     browser = Browser()
-    browser.api.answer = NotReached("The API does not answer.")
+    browser.api.answer = NotReached("The API is unreachable.")
     browser.clock.now += UNCHECKED_SECONDS
     assert await browser.is_signed_in()
     browser.clock.now += CHECK_SECONDS
