@@ -37,7 +37,7 @@ def count(events: PastEvents, trials: Sequence[Trial], window: Window) -> list[T
     routes = [route for number, trial in enumerate(trials) for route in trial.routes(number)]
     table = index_routes(routes)
     if table.refused:
-        raise Problem(f"A Trigger cannot be routed by: {next(iter(table.refused.values()))}", exit_code=2)
+        raise Problem(f"The Trigger cannot be compiled: {next(iter(table.refused.values()))}", exit_code=2)
     targets = tuple(sorted({trial.target for trial in trials}))
     asked = (attributes_asked(parse(route.attributes, route.filters)) for route in routes)
     records = events.records(Question(window, targets, frozenset().union(*asked)))
@@ -106,7 +106,7 @@ def routes_in_force(settings: Settings) -> Snapshot:
     follower.start()
     try:
         if not follower.caught_up.wait(KAFKA_SECONDS):
-            raise Problem(f"Kafka does not answer at {settings.bootstrap}.")
+            raise Problem(f"Kafka at {settings.bootstrap} is unreachable.")
     finally:
         follower.stop()
     return follower.snapshot
@@ -124,7 +124,7 @@ def open_events(spark: SparkSession, settings: Settings) -> PastEvents:
         written = "://" in place or Path(place, "_delta_log").is_dir()
         table = read_table(settings, EVENTS, len(kept)) if written else None
     except KafkaAway as error:
-        raise Problem(f"Kafka does not answer at {settings.bootstrap}: {error}") from error
+        raise Problem(f"Kafka at {settings.bootstrap} is unreachable: {error}") from error
     except HistoryProblem as error:
         raise Problem(error.what, error.remedy) from error
     if table is None or not table.files:

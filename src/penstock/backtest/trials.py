@@ -48,7 +48,7 @@ def trials_of(
         if isinstance(document, Mapping) and document.get("kind") == KIND
     )
     if not found:
-        raise Problem("There is no Trigger in the file.", "Give a manifest with kind: Trigger.", exit_code=2)
+        raise Problem("The file contains no Trigger.", "Use a manifest with kind: Trigger.", exit_code=2)
     return found
 
 
@@ -58,7 +58,7 @@ def _trial(document: Mapping[str, Any], snapshot: Snapshot, settings: Settings, 
     trigger = Trigger.read(_admitted(written, settings))
     place = trigger.identity.namespace, trigger.identity.name
     if not trigger.identity.name:
-        raise Problem("A Trigger in the file has no name.", "Give it metadata.name.", exit_code=2)
+        raise Problem("A Trigger in the file has no name.", "Set metadata.name.", exit_code=2)
     broker = f"{trigger.broker_namespace}/{trigger.broker}"
     targets = [
         target.uid
@@ -66,7 +66,7 @@ def _trial(document: Mapping[str, Any], snapshot: Snapshot, settings: Settings, 
         if target.kind == "Broker" and (target.namespace, target.name) == (trigger.broker_namespace, trigger.broker)
     ]
     if not targets:
-        raise Problem(f"There is no Broker {broker}, which Trigger {'/'.join(place)} names.", exit_code=2)
+        raise Problem(f"Broker {broker} of Trigger {'/'.join(place)} does not exist.", exit_code=2)
     present = [
         route
         for route in snapshot.routes.values()
@@ -95,5 +95,5 @@ def _admitted(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
         admitted = admission.default(document, ctx)
         admission.validate(admitted, None, ctx)
     except AdmissionDenied as denied:
-        raise Problem(f"The Trigger would be refused: {denied.message}", exit_code=2) from denied
+        raise Problem(f"The API would reject the Trigger: {denied.message}", exit_code=2) from denied
     return admitted

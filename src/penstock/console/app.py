@@ -73,7 +73,7 @@ async def not_for_you(request: Request, error: Exception) -> Response:
     """What only operators may see."""
     problem = Problem(
         "This page is for operators.",
-        f"Sign in with a token that may do everything with {' and '.join(OPERATED)} in all namespaces.",
+        f"Sign in with a token that has all permissions on {' and '.join(OPERATED)} in all namespaces.",
     )
     return problem_page(request, 403, "Not for you", problem)
 
@@ -81,11 +81,7 @@ async def not_for_you(request: Request, error: Exception) -> Response:
 async def not_found(request: Request, error: Exception) -> Response:
     """A path that leads nowhere."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    what = (
-        "404 Not found: this page does not exist."
-        if status == 404
-        else f"The request was not understood (status {status})."
-    )
+    what = "404 Not found: this page does not exist." if status == 404 else f"The request is invalid (status {status})."
     return problem_page(request, status, "Nothing here", Problem(what))
 
 

@@ -53,7 +53,7 @@ async def make_link(request: Request) -> Response:
         return JSONResponse({"problem": "A link is made for the owner of a token: Authorization: Bearer TOKEN."}, 401)
     wanted = given.get("seconds", "")
     if not wanted.isdecimal() or len(wanted) > 4 or not 0 < int(wanted) <= LONGEST_LINK_SECONDS:
-        raise Problem(f"A link is valid for some seconds: a number from 1 to {LONGEST_LINK_SECONDS}.")
+        raise Problem(f"Invalid seconds: expected a number from 1 to {LONGEST_LINK_SECONDS}.")
     owner = await asyncio.to_thread(console.owner_of, checked_token(token.strip()))
     code = console.links.make(token.strip(), owner, await asyncio.to_thread(_account, request), int(wanted))
     return JSONResponse({"path": f"{LINKS}/{code}"}, 201)
@@ -110,7 +110,7 @@ def checked_token(text: str) -> str:
     if not text:
         raise Problem("Paste a token.")
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise Problem("A token is one word of letters, digits and signs.")
+        raise Problem("Invalid token: a token is one word of printable ASCII characters.")
     return text
 
 

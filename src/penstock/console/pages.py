@@ -116,7 +116,7 @@ async def form_fields(request: Request) -> list[tuple[str, str]]:
     try:
         body = await request.body()
     except ClientDisconnect:
-        raise Problem("The form is too large, or did not arrive whole.") from None
+        raise Problem("The form is too large or incomplete.") from None
     return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
 
 

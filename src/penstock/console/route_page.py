@@ -218,7 +218,7 @@ def wishes_of(given: dict[str, str]) -> ReplayOptions:
     try:
         events_a_second = float(rate) if rate else None
     except ValueError:
-        raise Problem(f"{rate} is not a number of events per second.") from None
+        raise Problem(f"Invalid rate {rate}: expected events per second.") from None
     return ReplayOptions(
         since=given.get("since", "").strip() or None,
         until=given.get("until", "").strip() or None,

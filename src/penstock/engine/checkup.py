@@ -103,8 +103,8 @@ def _disk(settings: Settings) -> str:
     wanted = settings.min_free_disk_mib + settings.retention_mib
     if free < settings.min_free_disk_mib:
         raise Problem(
-            f"{free} MiB free at {place}; events are accepted from {settings.min_free_disk_mib} MiB on.",
-            "Make room, or choose another folder with --data-dir.",
+            f"{free} MiB free at {place}; penstock needs at least {settings.min_free_disk_mib} MiB to accept events.",
+            "Free some space, or choose another folder with --data-dir.",
         )
     enough = "" if free >= wanted else f"; kept events may take {settings.retention_mib} MiB (retention_mib)"
     return f"{free} MiB free at {place}{enough}"

@@ -53,8 +53,8 @@ def check_owner(root: Path) -> str | None:
     if os.geteuid() == 0:
         return f"The data folder {root} belongs to {_name(owner)}; what is added to it belongs to {_name(0)}."
     raise Problem(
-        f"The data folder {root} belongs to {_name(owner)}, who could read every event and Secret in it.",
-        "Choose one of your own with --data-dir; a new folder is made for you alone.",
+        f"The data folder {root} belongs to {_name(owner)}, who could read all events and Secrets in it.",
+        "Choose your own with --data-dir; penstock creates it with private permissions.",
     )
 
 
@@ -140,7 +140,7 @@ class DataDir:
         except PermissionError as error:
             raise Problem(
                 f"The data folder {self.root} cannot be used: no permission for {error.filename}.",
-                "Change its owner or rights, or choose another with --data-dir.",
+                "Change its owner or permissions, or choose another with --data-dir.",
             ) from None
         except (FileExistsError, NotADirectoryError) as error:
             raise Problem(
@@ -150,14 +150,14 @@ class DataDir:
         except OSError as error:
             raise Problem(
                 f"The data folder {self.root} cannot be used: {error.strerror}.",
-                "Make room, or choose another with --data-dir.",
+                "Free some space, or choose another with --data-dir.",
             ) from None
         if free < settings.min_free_disk_mib:
             self.close()
             raise Problem(
-                f"The disk of {self.root} has {free} MiB left; penstock accepts events from "
-                f"{settings.min_free_disk_mib} MiB on.",
-                "Make room, choose another folder with --data-dir, or lower min_free_disk_mib.",
+                f"The disk of {self.root} has {free} MiB left; penstock needs at least "
+                f"{settings.min_free_disk_mib} MiB to accept events.",
+                "Free some space, choose another folder with --data-dir, or lower min_free_disk_mib.",
             )
         return [remark for remark in remarks if remark is not None]
 
@@ -201,7 +201,7 @@ class DataDir:
             owner = os.pread(fd, 32, 0).decode().strip()
             os.close(fd)
             raise Problem(
-                f"Another stack{f' (pid {owner})' if owner else ''} runs on the data folder {self.root}.",
+                f"Another stack{f' (pid {owner})' if owner else ''} is running on the data folder {self.root}.",
                 "Stop it, or start this one with another --data-dir (and --port 0).",
             ) from None
         os.ftruncate(fd, 0)
@@ -218,7 +218,9 @@ def exclusive(root: Path, what: str) -> Iterator[None]:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise Problem(f"Another {what} runs on the data folder {root}.", "Choose another with --data-dir.") from None
+        raise Problem(
+            f"Another {what} is running on the data folder {root}.", "Choose another with --data-dir."
+        ) from None
     finally:
         os.close(held)
 
@@ -234,7 +236,8 @@ def read_stack(root: Path) -> dict[str, Any] | None:
         recorded: dict[str, Any] = json.loads((root / STACK_FILE).read_bytes())
     except PermissionError:
         raise Problem(
-            f"The data folder {root} is for its owner alone.", "Ask as that user, or name another with --data-dir."
+            f"The data folder {root} is readable by its owner only.",
+            "Run the command as that user, or choose another folder with --data-dir.",
         ) from None
     except (FileNotFoundError, ValueError):
         return None

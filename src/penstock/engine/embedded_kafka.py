@@ -208,8 +208,8 @@ def _format(config: Path, password: str, jars: Jars, java: Java, shared: list[st
         arguments.unlink()
     if ran.returncode != 0:
         raise Problem(
-            f"Kafka's storage in {config.parent} could not be prepared.",
-            "If the folder holds nothing you need, remove it; otherwise choose another with --data-dir.",
+            f"Kafka could not format its storage in {config.parent}.",
+            "If you do not need its content, remove the folder; otherwise choose another with --data-dir.",
             tuple((ran.stdout + ran.stderr).splitlines()[-12:]),
         )
 

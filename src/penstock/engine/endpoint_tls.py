@@ -14,5 +14,5 @@ def certificate_for(settings: Settings) -> FreshCertificate | None:
     try:
         return FreshCertificate(ServerTls(settings))
     except NoCertificate as error:
-        why = f"There is no certificate for HTTPS: {error}."
-        raise Problem(why, "Look at tls_cert_file and tls_key_file.") from None
+        why = f"The certificate for HTTPS cannot be used: {error}."
+        raise Problem(why, "Check tls_cert_file and tls_key_file.") from None

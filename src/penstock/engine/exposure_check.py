@@ -25,10 +25,10 @@ def check(settings: Settings) -> None:
     if settings.kubeconfig is None and features.enabled_by(AUTHENTICATION, stored_features(settings.data_dir)):
         return
     raise Problem(
-        f"The ingress would listen on {settings.host} and take events from everybody who reaches it: "
+        f"The ingress would listen on {settings.host} and accept events from everyone who can reach it: "
         f"the feature {AUTHENTICATION} is not enabled.",
-        "Enable it first (docs/security.md), listen on --host 127.0.0.1, or say --insecure-open (insecure_open = true) "
-        "where everybody on that network may send.",
+        "Enable it first (docs/security.md), listen on --host 127.0.0.1, or set --insecure-open (insecure_open = true) "
+        "to let everyone on that network send events.",
     )
 
 

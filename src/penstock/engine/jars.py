@@ -83,7 +83,7 @@ def resolve(
     except OSError as error:
         raise Problem(
             f"The cache folder {cache_root(settings)} cannot be used: {error.strerror} ({error.filename}).",
-            "Make room or change its rights, or choose another with --cache-dir.",
+            "Free some space, change its permissions, or choose another with --cache-dir.",
         ) from None
     return Jars(root)
 
@@ -110,9 +110,9 @@ def _fetch(root: Path, java: Java, progress: Progress, wanted: JarSet, sums: Map
         shutil.rmtree(staging / "ivy")
         if wrong := pinned_jars.differences(staging, sums):
             raise Problem(
-                f"What Maven Central, or a mirror or proxy before it, gave as the jars of {wanted.what} is not what "
-                "penstock was made with. None of it was kept or used.",
-                "Try another network or mirror. Where it differs there too, report it as SECURITY.md says.",
+                f"The checksums of the downloaded jars of {wanted.what} differ from those that penstock expects. "
+                "The files were discarded.",
+                "Try another network or mirror. If they differ there too, report it as SECURITY.md describes.",
                 tuple(f"{one}: {one.sums}" if one.sums else str(one) for one in wrong[:12]),
             )
         pinned_jars.note_verified(staging, sums)

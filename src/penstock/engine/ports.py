@@ -85,7 +85,7 @@ def free_port_beside(settings: Settings) -> int:
 
 def check_free(host: str, number: int, port: Port) -> None:
     """Raises Problem if `number` cannot be listened on."""
-    remedy = f"Choose another with {port.flag} NUMBER, or --port 0 for free ones."
+    remedy = f"Choose another with {port.flag} NUMBER, or free ports with --port 0."
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -95,9 +95,12 @@ def check_free(host: str, number: int, port: Port) -> None:
             if error.errno == errno.EADDRINUSE:
                 raise Problem(f"Port {number} is in use{_owner(number)}; {port.needed_by} needs it.", remedy) from None
             if error.errno in (errno.EACCES, errno.EPERM):
-                raise Problem(f"Port {number}, which {port.needed_by} needs, may not be used.", remedy) from None
+                raise Problem(
+                    f"Port {number}, which {port.needed_by} needs, is not permitted for this user.", remedy
+                ) from None
             raise Problem(
-                f"{port.needed_by} cannot listen on {host}:{number} ({error.strerror}).", "Choose --host."
+                f"{port.needed_by} cannot listen on {host}:{number} ({error.strerror}).",
+                "Choose another address with --host.",
             ) from None
 
 

@@ -100,7 +100,7 @@ def spark_home() -> Path:
     """Where pyspark is installed, without importing it."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise Problem("pyspark is not installed.", "Install penstock again: pip install penstock")
+        raise Problem("pyspark is not installed.", "Reinstall penstock: pip install --force-reinstall penstock")
     return Path(spec.submodule_search_locations[0])
 
 

@@ -83,7 +83,9 @@ class Applier:
             config = usual_config() if kubeconfig is None else read_config(kubeconfig)
             self._client = Client(config, field_manager=FIELD_MANAGER)
         except ConfigError as error:
-            raise Problem(f"No cluster to install into: {error}.", "Name one with --kubeconfig.") from None
+            raise Problem(
+                f"The cluster to install into cannot be used: {error}.", "Choose one with --kubeconfig."
+            ) from None
 
     def apply(self, manifests: list[Manifest], *, force: bool, dry_run: bool) -> Iterator[tuple[Obj, str]]:
         """Each object with what was done to it: `applied`, or `kept` where it is the user's. Raises Problem."""
@@ -106,9 +108,9 @@ class Applier:
         try:
             return self._apply(manifest, force, dry_run)
         except Unavailable as error:
-            raise Problem(f"The cluster's API did not answer ({error}).", "Look at the kubeconfig.") from None
+            raise Problem(f"The API of the cluster is unreachable ({error}).", "Check the kubeconfig.") from None
         except KubeError as error:
-            raise Problem(f"{name} was refused: {error}", _remedy(error, dry_run)) from None
+            raise Problem(f"{name} was rejected: {error}", _remedy(error, dry_run)) from None
 
 
 def _remedy(error: KubeError, dry_run: bool) -> str:

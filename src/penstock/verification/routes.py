@@ -170,8 +170,8 @@ def chosen(snapshot: Snapshot, names: Collection[tuple[str, str]], namespace: st
         if not any((route.kind, route.name) == (kind, name) for route in routes):
             where = "" if namespace is None else f" in the namespace {namespace}"
             raise Problem(
-                f"No events are routed by a {kind} {name}{where}.",
-                "penstock get triggers -A shows those that there are; one that is not Ready may have no route yet.",
+                f"There is no route of {kind} {name}{where}.",
+                "List them: penstock get triggers -A; one that is not Ready may not have a route yet.",
                 exit_code=2,
             )
     found = [route for route in routes if not names or (route.kind, route.name) in names]

@@ -73,8 +73,8 @@ def verify(
             return _Verification(settings, question, reader, database, progress).report(in_force, pause)
     except KafkaAway as error:
         raise Problem(
-            f"Kafka does not answer at {settings.bootstrap}: {error}.",
-            "Where every route stands is known in Kafka only: start the stack, or look at PENSTOCK_KAFKA.",
+            f"Kafka at {settings.bootstrap} is unreachable: {error}.",
+            "The cursors of the routes are in Kafka only: start the stack, or check PENSTOCK_KAFKA.",
             exit_code=2,
         ) from error
     except HistoryProblem as problem:

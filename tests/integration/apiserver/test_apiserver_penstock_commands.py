@@ -113,7 +113,7 @@ def completed(command: str, flag: str, beginning: str) -> list[str]:
 
 
 def test_what_is_wrong_is_a_sentence(run: Run) -> None:
-    assert "There is no Trigger" in run("pause", "nobody", ok=False).output
+    assert "does not exist" in run("pause", "nobody", ok=False).output
     assert "has no kind nonsense" in run("get", "nonsense", ok=False).output
     assert "does not exist" in run("send", "{}", ok=False).output
     bad = run("create", "trigger", "t", "--subscriber", "http://s/", "--filter", "{exact: {Type: x}}", ok=False)

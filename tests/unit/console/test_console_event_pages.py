@@ -70,7 +70,7 @@ def test_a_wrong_condition_is_told_beside_the_form(client_of: Make) -> None:
         page = client.get("/events", params=query)
         assert page.status_code == 200
         assert 'role="alert"' in page.text
-    assert client.get("/events", params={"after": "x"}).text.count("leads to no page") == 1
+    assert client.get("/events", params={"after": "x"}).text.count("does not exist") == 1
 
 
 def test_pages_follow_each_other(client_of: Make) -> None:
@@ -126,7 +126,7 @@ def test_resending_to_a_broker_that_is_not_there_says_so(client_of: Make) -> Non
     nowhere = broker()
     nowhere["status"]["address"]["url"] = "http://127.0.0.1:1/"
     refused = client_of(KnownApi(nowhere), events=[now(event(0, "first"))]).post("/events/0/0/resend")
-    assert (refused.status_code, "does not answer at" in refused.text) == (409, True)
+    assert (refused.status_code, "is unreachable at" in refused.text) == (409, True)
     assert place_of({**broker(), "status": {}}).address.url == ""
 
 
@@ -159,9 +159,9 @@ def test_where_tokens_are_asked_for_the_page_asks_whose(client_of: Make) -> None
     client = client_of(KnownApi(asking), events=[now(event(0, "first"))])
     nobody = client.post("/events/0/0/resend", data={"account": "nobody"})
     assert (nobody.status_code, "There is no ServiceAccount default/nobody" in nobody.text) == (409, True)
-    assert "of which you may make tokens" in nobody.text
+    assert "for which you may create tokens" in nobody.text
     assert "There is no ServiceAccount default/default" in client.post("/events/0/0/resend").text
-    assert "does not answer at" in client.post("/events/0/0/resend", data={"account": " till "}).text
+    assert "is unreachable at" in client.post("/events/0/0/resend", data={"account": " till "}).text
 
 
 def test_what_was_given_up_can_be_chosen_and_redriven(client_of: Make) -> None:

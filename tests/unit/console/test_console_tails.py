@@ -214,7 +214,7 @@ async def test_a_backtest_has_an_end_whatever_happens(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Backtests, "command", lambda self, since, namespace: [sys.executable, "-c", script])
     async with asyncio.timeout(60):
         test = tests.start("kind: Trigger", "1h", "default")
-        with pytest.raises(Problem, match="Another backtest runs"):
+        with pytest.raises(Problem, match="Another backtest is running"):
             tests.start("", "1h", "default")
         await tests.ended()
         assert (test.report, tests.find(test.id)) == ({"triggers": []}, test)

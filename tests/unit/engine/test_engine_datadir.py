@@ -17,7 +17,7 @@ def test_a_second_stack_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> 
     first = DataDir(tmp_path)
     first.open(Settings())
     assert datadir.runs(tmp_path)
-    with pytest.raises(Problem, match=rf"Another stack \(pid {os.getpid()}\) runs on the data folder"):
+    with pytest.raises(Problem, match=rf"Another stack \(pid {os.getpid()}\) is running on the data folder"):
         DataDir(tmp_path).open(Settings())
     first.close()
     assert not datadir.runs(tmp_path)
@@ -54,7 +54,7 @@ def test_another_users_record_is_refused_in_words(tmp_path: Path, monkeypatch: p
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(Problem, match="is for its owner alone"):
+    with pytest.raises(Problem, match="is readable by its owner only"):
         datadir.read_stack(tmp_path)
 
 

@@ -35,7 +35,7 @@ def test_masters_are_known_by_their_urls(url: str, kind: str, places: tuple[tupl
 
 @pytest.mark.parametrize("url", ["a:7077", "spark://", "spark://a:port", "mesos://a:5050", "k8s://", "Local"])
 def test_what_is_no_master_is_refused_with_what_would_be_one(url: str) -> None:
-    with pytest.raises(Problem, match="which is no master of Spark"):
+    with pytest.raises(Problem, match="Invalid spark_master"):
         masters.parse(url)
 
 
@@ -124,7 +124,7 @@ def test_a_task_that_fails_first_says_what_the_executor_lacks(text: str, told: s
 def test_a_master_that_does_not_take_the_application_is_perhaps_another_version() -> None:
     text = "An error occurred\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext\n\tat"
     told = str(executors.not_taken("spark://m:7077", text))
-    assert told.startswith("The Spark master spark://m:7077 did not take the application. : java.lang.Illegal")
+    assert told.startswith("The Spark master spark://m:7077 did not start the application. : java.lang.Illegal")
     assert "It must be Spark 4.2.0" in told
 
 

@@ -55,7 +55,7 @@ class Archive:
             with contextlib.suppress(Problem, asyncio.CancelledError):
                 await work
             raise Problem(
-                f"The history has no answer within {PATIENCE_SECONDS:.0f} s.", "Ask for a shorter time."
+                f"The query of the history took longer than {PATIENCE_SECONDS:.0f} s.", "Choose a shorter time range."
             ) from None
         finally:
             self._asking -= 1
@@ -74,7 +74,7 @@ class Archive:
         except HistoryProblem as problem:
             raise Problem(problem.what, problem.remedy) from None
         except KeyboardInterrupt:  # how the history says that it was interrupted
-            raise Problem("The question was interrupted.") from None
+            raise Problem("The query was interrupted.") from None
 
     def _current(self) -> History:
         now = self._clock()

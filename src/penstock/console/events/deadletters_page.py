@@ -86,7 +86,7 @@ def route_named(text: str) -> NamedRoute:
     parts = text.split("/")
     kinds = {kind.lower(): kind for kind in KINDS}
     if len(parts) != 3 or parts[0].lower() not in kinds:
-        raise Problem(f"{text} is not a route.", "Write it as trigger/NAMESPACE/NAME.")
+        raise Problem(f"Invalid route {text}.", "Write trigger/NAMESPACE/NAME.")
     return NamedRoute(kinds[parts[0].lower()], parts[1], parts[2])
 
 
@@ -141,7 +141,7 @@ def requests_of(fields: Iterable[tuple[str, str]]) -> list[tuple[str, Obj]]:
             route, _, ident = value.partition(" ")
             chosen.setdefault(route, []).append(ident)
     if not chosen:
-        raise Problem("Nothing is chosen.", "Mark the events that are to be delivered once more.")
+        raise Problem("No event is selected.", "Select at least one event.")
     return [
         _request(route, ReplayOptions(since=since or None, ids=tuple(dict.fromkeys(ids)), dead_letters=True))
         for route, ids in chosen.items()

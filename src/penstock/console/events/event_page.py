@@ -234,7 +234,7 @@ async def resend(request: Request) -> Response:
     places = await run_in_threadpool(places_of, api)
     place = places.get(event.target)
     if place is None:
-        raise Problem("The Broker or channel that accepted this event is gone.")
+        raise Problem("The Broker or channel that accepted this event no longer exists.")
     await send_again(cloud_event(event), place, api, given.get("account", "").strip() or _account(request, place))
     query = urlencode({"resent": place.label})
     return back(f"/events/{event.partition}/{event.offset}?{query}")

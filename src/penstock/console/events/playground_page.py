@@ -64,7 +64,7 @@ def filters_of(text: str) -> Any:
     What is neither a list nor a map in YAML is an expression: `type = 'order'` is one, and is a string in YAML too.
     """
     if len(text) > LONGEST:
-        raise Problem(f"The filter has {len(text):,} characters; at most {LONGEST:,} are tried.")
+        raise Problem(f"The filter has {len(text):,} characters; the maximum is {LONGEST:,}.")
     stripped = text.strip()
     if not stripped:
         return []
@@ -72,7 +72,7 @@ def filters_of(text: str) -> Any:
         found = yaml.safe_load(stripped)
     except yaml.YAMLError as error:
         if _looks_like_yaml(stripped):
-            raise Problem(f"This is not YAML: {' '.join(str(error).split())}") from None
+            raise Problem(f"Invalid YAML: {' '.join(str(error).split())}") from None
         found = None
     match found:
         case {"spec": {"filters": filters}} | {"filters": filters}:
@@ -259,7 +259,7 @@ async def backtest(request: Request) -> Response:
     places = await run_in_threadpool(places_of, console_of(request).api(request))
     broker = chosen(places, typed.broker)
     if broker is None:
-        raise Problem("There is no Broker whose events could be tried.", "Make one: penstock create broker")
+        raise Problem("There is no Broker with events to try.", "Create one: penstock create broker")
     trigger = trigger_of(filters_of(typed.text), broker.namespace, broker.name)
     admitted(trigger, state.settings)
     test = state.backtests.start(yaml_of(trigger), typed.since, broker.namespace)

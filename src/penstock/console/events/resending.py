@@ -118,12 +118,12 @@ async def send_again(event: CloudEvent, place: AcceptingTarget, api: ClusterApi,
     accepted.
     """
     if not place.address.url:
-        raise Problem(f"The {place.label} has no address yet.", "Is it Ready?")
+        raise Problem(f"The {place.label} has no address yet.", "Check that it is Ready.")
     token = await run_in_threadpool(token_for, place, api, account) if place.address.audience else ""
     try:
         credentials = credentials_to(place.address, token)
     except ValueError as error:
-        raise Problem(f"The {place.label} cannot be sent to: {error}.") from None
+        raise Problem(f"Cannot send to the {place.label}: {error}.") from None
     async with client_for(credentials) as client:
         sent = await post(client, place.address.url, event, credentials)
     if not sent.accepted:
@@ -144,9 +144,9 @@ def token_for(place: AcceptingTarget, api: ClusterApi, account: str) -> str:
         raise
     except Problem as problem:
         raise Problem(
-            f"The {place.label} takes events only with a token for its audience, and there is none of the "
+            f"The {place.label} requires a token for its audience, and none could be created for the "
             f"ServiceAccount {account}: {problem.what}",
-            f"Name a ServiceAccount of {place.namespace} of which you may make tokens (the verb create on "
+            f"Choose a ServiceAccount of {place.namespace} for which you may create tokens (the verb create on "
             "serviceaccounts/token).",
         ) from None
 
@@ -154,13 +154,13 @@ def token_for(place: AcceptingTarget, api: ClusterApi, account: str) -> str:
 def refusal(sent: Sent, event: CloudEvent, place: AcceptingTarget, account: str) -> Problem:
     """What happened to an event that was not accepted, and what to do."""
     if sent.status is None:
-        return Problem(f"The {place.label} does not answer at {sent.url}: {sent.problem}.")
+        return Problem(f"The {place.label} is unreachable at {sent.url}: {sent.problem}.")
     reason = f": {sent.problem}" if sent.problem else "."
-    what = f"The {place.label} did not accept it and answered {_status(sent.status)}{reason}"
+    what = f"The {place.label} did not accept the event and responded with {_status(sent.status)}{reason}"
     if sent.status == HTTPStatus.UNAUTHORIZED and not place.address.audience:
         return Problem(
             what,
-            "It accepts only events with an API key. The console has no keys: only their digests "
+            "It accepts only events with an API key, and the console has no keys: only their digests "
             f"are stored. With the key in the file key.txt (penstock keys create {place.name} NAME --namespace "
             f"{place.namespace} > key.txt makes one), this sends the event:",
             (as_send(event, place, "--token @key.txt"),),
@@ -168,8 +168,8 @@ def refusal(sent: Sent, event: CloudEvent, place: AcceptingTarget, account: str)
     if sent.status == HTTPStatus.FORBIDDEN and place.address.audience:
         return Problem(
             what,
-            f"The ServiceAccount {account} may not send this. EventPolicies say who may (penstock get eventpolicies "
-            f"--namespace {place.namespace}): name another on the event's page, or put it in place of NAME here:",
+            f"The ServiceAccount {account} is not authorized by the EventPolicies (penstock get eventpolicies "
+            f"--namespace {place.namespace}): choose another on the event's page, or replace NAME here:",
             (as_send(event, place, "--service-account NAME"),),
         )
     return Problem(what)

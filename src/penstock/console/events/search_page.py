@@ -98,7 +98,7 @@ def position(text: str) -> Position:
         arrival, partition, offset = text.split("_")
         return Position(parse_rfc3339(arrival), int(partition), int(offset))
     except ValueError:
-        raise Problem("This address leads to no page of the list.", "Search again.") from None
+        raise Problem("This page of the list does not exist.", "Search again.") from None
 
 
 def position_text(event: Event) -> str:

@@ -138,7 +138,7 @@ class Tails:
     def check_limit(self) -> None:
         """Raises Problem where as many look as may."""
         if len(self._viewers) >= MOST_VIEWERS:
-            raise Problem(f"{MOST_VIEWERS} pages follow what comes already.", "Close some of them.")
+            raise Problem(f"{MOST_VIEWERS} live pages are already open.", "Close some of them.")
 
     async def close(self) -> None:
         """Ends the reader."""

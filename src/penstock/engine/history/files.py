@@ -78,7 +78,7 @@ def checked(settings: Settings) -> tuple[Settings, list[str]]:
     lacking = [name for name in PACKAGES if find_spec(name) is None] if settings.history else []
     if not lacking:
         return settings, []
-    what = f"The history of events is not kept: {', '.join(lacking)} not installed."
+    what = f"The history is disabled: {', '.join(lacking)} not installed."
     if "history" in settings.model_fields_set:
         raise Problem(what, f"{HOW_TO_INSTALL}. Or set history=false.")
     return settings.model_copy(update={"history": False}), [f"{what} {HOW_TO_INSTALL}"]

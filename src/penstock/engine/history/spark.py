@@ -108,7 +108,7 @@ def check(spark: SparkSession, statement: str) -> None:
     kinds = {str(node.nodeName()) for node in _nodes(plan)}
     if kinds - READING:
         raise HistoryProblem(
-            f"Only one statement is taken, and one that reads: SELECT, FROM, DESCRIBE. This one holds "
+            f"Only a single SELECT, FROM or DESCRIBE statement is allowed; this one contains "
             f"{', '.join(sorted(kinds - READING))}."
         )
     for name in CALLS_ANYTHING:

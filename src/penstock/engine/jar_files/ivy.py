@@ -75,7 +75,7 @@ def fetch(folder: Path, java: Java, progress: Progress, wanted: JarSet) -> None:
         reasons = tuple(line.strip() for line in tail if line.strip(" :\t"))
         raise Problem(
             f"The jars of {wanted.what} could not be fetched from Maven Central.",
-            "Check the network (HTTPS_PROXY is used if set) and start again; it is needed for the first start only.",
+            "Check the network (HTTPS_PROXY is used if set) and start again; only the first start needs it.",
             reasons[-12:],
         )
     progress(fetched, fetched, "checked")
@@ -117,7 +117,5 @@ def _proxies() -> Iterator[str]:
 def _ivy_jar() -> Path:
     jars = [jar for jar in spark_jars() if jar.name.startswith("ivy-")]
     if not jars:
-        raise Problem(
-            "The installed pyspark has no Ivy jar.", "Install it again: pip install --force-reinstall pyspark"
-        )
+        raise Problem("The installed pyspark has no Ivy jar.", "Reinstall it: pip install --force-reinstall pyspark")
     return jars[-1]

@@ -267,8 +267,8 @@ class Supervisor:
         lines = list(watch.log.last)
         often = f"{decision.deaths} times" if decision.deaths > 1 else "once"
         return Problem(
-            f"{watch.name} ended {often}, the last time because: {watch.reason}.",
-            diagnosis.remedy([watch.reason or "", *lines]) or f"Its whole log: {watch.log.path}",
+            f"{watch.name} ended {often}; the last reason: {watch.reason}.",
+            diagnosis.remedy([watch.reason or "", *lines]) or f"See its log: {watch.log.path}",
             tuple(lines[-20:]),
         )
 

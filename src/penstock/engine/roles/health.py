@@ -100,6 +100,6 @@ def _listen(host: str, port: int, health: Health) -> _Server:
         return _Server((host, port), Handler)
     except OSError as error:
         raise Problem(
-            f"The health port {host}:{port} cannot be listened on ({error.strerror}).",
+            f"Cannot listen on the health port {host}:{port} ({error.strerror}).",
             "Choose another with --health-port NUMBER, or 0 for a free one.",
         ) from None

@@ -108,13 +108,13 @@ def prepare(role: Role, settings: Settings) -> Settings:
     """The settings as the role runs with them: with a folder that is there, and everything found that it needs."""
     if role.uses_kafka and settings.kafka is None:
         raise Problem(
-            f"`penstock {role.name}` needs a Kafka that is there already.",
-            "Name it: --kafka HOST:PORT, PENSTOCK_KAFKA, or kafka in penstock.toml. `penstock dev` brings its own.",
+            f"`penstock {role.name}` requires an existing Kafka.",
+            "Set --kafka HOST:PORT, PENSTOCK_KAFKA, or kafka in penstock.toml. Only `penstock dev` starts one.",
         )
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     if datadir.runs(settings.data_dir):
         raise Problem(
-            f"A stack of `penstock dev` runs on the data folder {settings.data_dir}.",
+            f"A stack of `penstock dev` is running on the data folder {settings.data_dir}.",
             "Stop it, or start this role with another --data-dir.",
         )
     if role.uses_api:
@@ -135,11 +135,11 @@ def prepare(role: Role, settings: Settings) -> Settings:
 def _check_kubeconfig(kubeconfig: Path | None) -> None:
     if kubeconfig == IN_CLUSTER and not (SERVICE_ACCOUNT.is_dir() and "KUBERNETES_SERVICE_HOST" in os.environ):
         raise Problem(
-            f"kubeconfig is in-cluster, but this is no Pod with a ServiceAccount: {SERVICE_ACCOUNT} is not there.",
+            f"kubeconfig is in-cluster, but this is not a Pod with a ServiceAccount: {SERVICE_ACCOUNT} is missing.",
             "Name a kubeconfig file, or let Kubernetes mount the token (automountServiceAccountToken).",
         )
     if kubeconfig is not None and kubeconfig != IN_CLUSTER and not kubeconfig.is_file():
-        raise Problem(f"The kubeconfig {kubeconfig} does not exist.", "Look at the setting `kubeconfig`.")
+        raise Problem(f"The kubeconfig {kubeconfig} does not exist.", "Check the setting kubeconfig.")
 
 
 def _make_folders(root: Path) -> None:
@@ -223,8 +223,8 @@ async def _kafka_ready(settings: Settings, lifecycle: Lifecycle) -> None:
         waited = time.monotonic() - began
         if waited >= settings.kafka_wait_seconds:
             raise Problem(
-                f"Kafka at {settings.bootstrap} did not answer within {waited:.0f} s ({problem}).",
-                "Look at `kafka`, at `kafka_conf` if it asks for TLS or a password, and whether it runs.",
+                f"Kafka at {settings.bootstrap} was unreachable for {waited:.0f} s ({problem}).",
+                "Check that it runs, the setting kafka, and kafka_conf if it requires TLS or a password.",
             )
         if waited - told >= TELL_SECONDS:
             told = waited

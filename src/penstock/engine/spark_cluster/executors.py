@@ -50,10 +50,10 @@ def not_taken(master: str, text: str) -> Problem:
     """The master answers, and the application did not start there."""
     first = next((line.strip() for line in text.splitlines() if "Exception" in line or "Error" in line), "")
     return Problem(
-        f"The Spark master {master} did not take the application. {_shortened(first)}".strip(),
-        f"It must be Spark {version('pyspark')}, as pyspark here is, and reach this machine under spark_driver_host; "
-        "where it asks for a secret, spark_conf has to hold it (spark.authenticate.secret). If it took the application "
-        "and could start no executor, the logs of its Workers say why.",
+        f"The Spark master {master} did not start the application. {_shortened(first)}".strip(),
+        f"It must run Spark {version('pyspark')}, like pyspark on this machine, and reach this machine at "
+        "spark_driver_host; if it requires a secret, set spark.authenticate.secret in spark_conf. If the application "
+        "was registered but got no executor, see the logs of the Workers.",
     )
 
 
@@ -63,34 +63,34 @@ def explained(failure: TaskFailure, python: str) -> Problem:
     if found := re.search(r'Cannot run program "([^"]+)"', text):
         return Problem(
             f"The executor on {host} has no Python {found.group(1)!r}.",
-            f"Install {python} there, or name its Python with spark_python.",
+            f"Install {python} there, or set spark_python to its path.",
         )
     if "PYTHON_VERSION_MISMATCH" in text or "Python in worker has different version" in text:
         found = re.search(r"different version: ([\d.]+)", text)
         other = found.group(1) if found else "another version"
         return Problem(
             f"The executor on {host} runs Python {other}, and this machine {platform.python_version()}.",
-            "Both must have the same minor version: name the right one with spark_python.",
+            "Both must have the same minor version: set spark_python to the right one.",
         )
     if found := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
         return Problem(
             f"The Python of the executor on {host} lacks the package {found.group(1)!r}.",
-            f"Install penstock {version('penstock')} there, or leave spark_python empty so that it is sent along.",
+            f"Install penstock {version('penstock')} there, or leave spark_python empty to send the packages to it.",
         )
     if found := re.search(r"ImportError: (.+)", text):
         return Problem(
             f"The Python of the executor on {host} cannot load a package: {_shortened(found.group(1))}.",
-            "Packages that are sent along fit the system and processor of this machine only; for others install "
-            "penstock there and name that Python with spark_python.",
+            "Packages sent to executors fit the system and processor of this machine only; for others install "
+            "penstock there and set spark_python to that Python.",
         )
     if "InvalidClassException" in text or "serialVersionUID" in text or "NoSuchMethodError" in text:
         return Problem(
-            f"The executor on {host} is another version of Spark than pyspark here ({version('pyspark')}).",
+            f"The executor on {host} runs another version of Spark than this machine ({version('pyspark')}).",
             "Run the same version on the cluster that spark_master names.",
         )
     return Problem(
-        f"A first task failed on the executor on {host}: {_shortened(text.strip().splitlines()[-1])}",
-        "Look at the executor's own log, and at spark_conf.",
+        f"The test task failed on the executor on {host}: {_shortened(text.strip().splitlines()[-1])}",
+        "Check the executor's log and spark_conf.",
     )
 
 
@@ -124,7 +124,7 @@ def look(session: SparkSession, settings: Settings, python: str) -> None:
             raise explained(failures[0], python)
         raise Problem(
             f"Executors of {settings.spark_master} did not run a task within {PROBE_SECONDS:g} s.",
-            "Executors must reach this machine: look at spark_driver_host and spark_driver_bind.",
+            "Executors must be able to reach this machine: check spark_driver_host and spark_driver_bind.",
         )
     log.info("executors are of use", slots=there, hosts=sorted({host for host, _ in seen}))
 
@@ -134,10 +134,10 @@ def _await_slots(session: SparkSession, settings: Settings) -> int:
     while not (there := watchdogs.count(session)):
         if time.monotonic() > deadline:
             raise Problem(
-                f"{settings.spark_master} gave no executor within {EXECUTOR_SECONDS:g} s.",
-                f"Each is to have {settings.spark_executor_memory_mib} MiB (spark_executor_memory_mib) and "
-                f"{settings.spark_executor_cores or 'all'} cores of a Worker (spark_executor_cores): the cluster may "
-                "have less, or be taken by others. Its own page says which.",
+                f"{settings.spark_master} provided no executor within {EXECUTOR_SECONDS:g} s.",
+                f"Each requests {settings.spark_executor_memory_mib} MiB (spark_executor_memory_mib) and "
+                f"{settings.spark_executor_cores or 'all'} cores (spark_executor_cores): the cluster may have "
+                "less, or all its resources may be in use. Check the page of the master.",
             )
         time.sleep(LOOK_SECONDS)
     return there

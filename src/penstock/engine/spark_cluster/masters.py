@@ -56,9 +56,9 @@ def parse(url: str) -> Master:
     except ValueError:
         pass
     raise Problem(
-        f"spark_master is {url!r}, which is no master of Spark.",
+        f"Invalid spark_master {url!r}.",
         "Write spark://host:7077 for a standalone cluster, k8s://https://host:6443 for Kubernetes, or yarn; "
-        "leave it empty for a Spark on this machine.",
+        "leave it empty to run Spark on this machine.",
     )
 
 
@@ -77,8 +77,8 @@ def check_reachable(master: Master, knock: Callable[[tuple[str, int]], None] = _
     """Raises Problem where nobody answers at the master's address."""
     if master.kind == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
         raise Problem(
-            "spark_master is yarn, and nothing says where YARN is.",
-            "Set HADOOP_CONF_DIR to the folder of its configuration.",
+            "spark_master is yarn, but HADOOP_CONF_DIR is not set.",
+            "Set it to the folder of YARN's configuration.",
         )
     failures = []
     for host, port in master.places:
@@ -90,7 +90,7 @@ def check_reachable(master: Master, knock: Callable[[tuple[str, int]], None] = _
     if failures:
         raise Problem(
             f"The Spark master {master.url} cannot be reached ({'; '.join(failures)}).",
-            "Look at spark_master: the address is that of the master's own start, such as spark://host:7077.",
+            "Check spark_master: use the address that the master printed at its start, such as spark://host:7077.",
         )
 
 
@@ -101,14 +101,14 @@ def check_kafka_in_reach(settings: Settings, master: Master) -> None:
     if settings.kafka is None:
         raise Problem(
             f"The embedded Kafka listens on 127.0.0.1, where executors of {master.url} cannot reach it.",
-            "Give a Kafka that every executor reaches with --kafka, or leave spark_master empty.",
+            "Set --kafka to a Kafka that every executor can reach, or leave spark_master empty.",
         )
     for address in settings.kafka.split(","):
         host = urlsplit(f"kafka://{address.strip()}").hostname or ""
         if is_loopback(host):
             raise Problem(
-                f"kafka names {address.strip()}, which for every executor of {master.url} is its own machine.",
-                "Give the addresses that every executor reaches, or leave spark_master empty.",
+                f"kafka contains {address.strip()}, which for an executor of {master.url} is its own machine.",
+                "Use addresses that every executor can reach, or leave spark_master empty.",
             )
 
 
@@ -160,8 +160,8 @@ def _towards(host: str, port: int) -> str:
             return str(probe.getsockname()[0])
     except OSError as error:
         raise Problem(
-            f"This machine has no way to the Spark master at {host}:{port} ({error.strerror or error}).",
-            "Look at spark_master, or name the address of this machine with spark_driver_host.",
+            f"This machine has no route to the Spark master at {host}:{port} ({error.strerror or error}).",
+            "Check spark_master, or set spark_driver_host to the address of this machine.",
         ) from None
 
 

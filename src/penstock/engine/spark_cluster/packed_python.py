@@ -58,9 +58,9 @@ def ensure(settings: Settings, progress: Progress = lambda done, total, what: No
                 old.unlink()
     except OSError as error:
         raise Problem(
-            f"What executors need could not be packed in {folder}: {error.strerror} ({error.filename}).",
-            "Make room or change its rights, choose another folder with --cache-dir, or name a Python of the executors "
-            "that has penstock with spark_python.",
+            f"The packages for executors could not be packed in {folder}: {error.strerror} ({error.filename}).",
+            "Free some space, change its permissions, choose another folder with --cache-dir, or set spark_python to a "
+            "Python of the executors that has penstock.",
         ) from None
     return path
 

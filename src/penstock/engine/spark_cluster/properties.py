@@ -75,7 +75,7 @@ def check(given: Mapping[str, object]) -> None:
         if not name.startswith("spark.")
     ]
     if wrong:
-        raise Problem("\n".join(wrong), "`docs/spark.md` says which properties can be set.")
+        raise Problem("\n".join(wrong), "docs/spark.md lists the properties that can be set.")
 
 
 def check_secret(master: Master, given: Mapping[str, object]) -> None:
@@ -83,10 +83,10 @@ def check_secret(master: Master, given: Mapping[str, object]) -> None:
     authenticates = str(given.get("spark.authenticate", True)).lower() != "false"
     if master.kind == "standalone" and authenticates and "spark.authenticate.secret" not in given:
         raise Problem(
-            f"spark_conf has no spark.authenticate.secret, by which {master.url}, its executors and this driver know "
-            "each other.",
+            f"spark_conf has no spark.authenticate.secret, which authenticates {master.url}, its executors and "
+            "this driver to each other.",
             "Set spark.authenticate and spark.authenticate.secret for the Master and the Workers, and the secret in "
-            "spark_conf. spark.authenticate = false there does without: then all who reach the driver's ports can run "
+            "spark_conf. Or set spark.authenticate = false: then everyone who reaches the driver's ports can run "
             "code in it.",
         )
 

@@ -35,8 +35,8 @@ def adopt(settings: Settings) -> list[str]:
         setup.create_missing(admin, settings, admin.topics())
         if working := installation_state.instances(settings, "router", "dispatcher"):
             raise Problem(
-                f"A pipeline works here: {', '.join(working)}.",
-                "Stop every control and pipeline, and repeat this.",
+                f"Processes of this installation are running: {', '.join(working)}.",
+                "Stop every control and pipeline, and run this command again.",
             )
         count = _begin_anew(settings)
         for name in MADE_OF_EVENTS:
@@ -79,5 +79,5 @@ def _await_gone(admin: TopicAdmin, name: str) -> None:
     deadline = time.monotonic() + GONE_SECONDS
     while name in admin.topics():
         if time.monotonic() > deadline:
-            raise Problem(f"Kafka has not removed {name} yet.", "Repeat this.")
+            raise Problem(f"Kafka has not removed {name} yet.", "Run this command again.")
         time.sleep(0.2)

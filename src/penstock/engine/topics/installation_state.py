@@ -61,7 +61,7 @@ def standings(settings: Settings, partitions: int) -> list[PartitionStanding]:
     try:
         return [_standing(settings, ends, partition) for partition in range(partitions)]
     except KafkaAway as error:
-        raise Problem(f"Kafka at {settings.bootstrap} does not answer: {error}.") from None
+        raise Problem(f"Kafka at {settings.bootstrap} is unreachable: {error}.") from None
     finally:
         ends.close()
 
@@ -93,4 +93,4 @@ def _check(read: bool, failures: list[BaseException]) -> None:
     if failures:
         raise failures[0]
     if not read:
-        raise Problem(f"A topic could not be read within {READ_SECONDS:g} s.", "Look at the setting kafka.")
+        raise Problem(f"A topic could not be read within {READ_SECONDS:g} s.", "Check the setting kafka.")

@@ -80,7 +80,7 @@ def check_security(settings: Settings) -> None:
     if settings.kafka is None and "security.protocol" in settings.kafka_conf:
         raise Problem(
             "kafka_conf has a security.protocol, but the embedded Kafka has its own.",
-            "Name the Kafka that is meant with --kafka, or remove kafka_conf.",
+            "Set --kafka to use another Kafka, or remove kafka_conf.",
         )
 
 
@@ -143,8 +143,8 @@ def refusals(settings: Settings) -> Iterator[None]:
         yield
     except NotDone as error:
         raise Problem(
-            f"Kafka at {settings.bootstrap} does not answer, or refuses: {error}.",
-            "" if settings.kafka else "See the log of kafka.",
+            f"Kafka at {settings.bootstrap} is unreachable or refused the request: {error}.",
+            "" if settings.kafka else "See the log of the component kafka.",
         ) from None
 
 
@@ -159,7 +159,7 @@ def create_missing(admin: TopicAdmin, settings: Settings, existing: Container[st
     replication = wanted_replication(settings, brokers)
     if (problem := too_few(replication, brokers)) is not None:
         raise Problem(
-            problem, f"Start the other brokers, or set replication={len(brokers.alive)} if there are to be no more."
+            problem, f"Start the other brokers, or set replication={len(brokers.alive)} if there are no others."
         )
     missing = [shape for shape in shapes(settings, replication.replicas) if shape.name not in existing]
     admin.create(missing)
@@ -173,9 +173,9 @@ def _check_cleanup(admin: TopicAdmin, settings: Settings, topics: list[Topic]) -
         found = configs[topic.name].get("cleanup.policy", topic.cleanup)
         if found != topic.cleanup:
             raise Problem(
-                f"The topic {topic_name(settings, topic.name)} has cleanup.policy {found}, with which records are lost "
-                f"that penstock needs; it must be {topic.cleanup}.",
-                "penstock topics --configure puts it right.",
+                f"The topic {topic_name(settings, topic.name)} has cleanup.policy {found}, which deletes records that "
+                f"penstock needs; it must be {topic.cleanup}.",
+                "Fix it: penstock topics --configure",
             )
 
 
@@ -215,7 +215,7 @@ def _check_partitions(topic: Topic, found: int, settings: Settings) -> None:
     raise Problem(
         f"The topic {topic_name(settings, topic.name)} has {found} partitions in {place}, but the settings ask for "
         f"{wanted}.",
-        f"Start with --partitions {found}, or give it more: penstock topics --partitions {wanted}"
+        f"Start with --partitions {found}, or add partitions: penstock topics --partitions {wanted}"
         if found < wanted
         else f"Start with --partitions {found}.",
     )

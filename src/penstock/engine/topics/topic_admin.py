@@ -196,11 +196,11 @@ def _grow(admin: TopicAdmin, settings: Settings, wanted: int, *, force: bool) ->
     wide = [topic.name for topic in TOPICS if topic.per_partition]
     if missing := [name for name in wide if name not in found]:
         raise Problem(
-            f"The topic {topic_name(settings, missing[0])} is missing.", "Make it first: penstock topics --create"
+            f"The topic {topic_name(settings, missing[0])} is missing.", "Create it first: penstock topics --create"
         )
     if too_wide := [name for name in wide if found[name].partitions > wanted]:
         name, has = topic_name(settings, too_wide[0]), found[too_wide[0]].partitions
-        raise Problem(f"The topic {name} has {has} partitions, and Kafka takes none away.", exit_code=2)
+        raise Problem(f"The topic {name} has {has} partitions; Kafka cannot reduce them.", exit_code=2)
     narrow = [name for name in wide if found[name].partitions < wanted]
     if not narrow:
         return []
@@ -230,9 +230,9 @@ def _check_order(settings: Settings, partitions: int) -> None:
     )
     if found:
         raise Problem(
-            "There are routes that keep the order of events by key, and with more partitions a key has another one. So "
-            "nothing may be under way:\n" + "\n".join(found),
-            "Then ask again; or --force, with which events of one key may change their order once.",
+            "Some routes keep the order of events by key, and more partitions move keys to other partitions. So "
+            "no deliveries may be in progress:\n" + "\n".join(found),
+            "Wait and retry; or use --force, after which events of a key may be delivered out of order once.",
         )
 
 

@@ -29,13 +29,13 @@ def check_reads_only(connection: DuckDBPyConnection, statement: str) -> None:
     if parsed["error"]:
         if parsed.get("error_type") == "not implemented":
             raise _refused()
-        raise HistoryProblem(f"The statement is wrong: {parsed.get('error_message', 'it cannot be parsed')}")
+        raise HistoryProblem(f"Invalid query: {parsed.get('error_message', 'it cannot be parsed')}")
     if len(parsed["statements"]) != 1 or not all(node in QUERIES for node in _nodes(parsed)):
         raise _refused()
 
 
 def _refused() -> HistoryProblem:
-    return HistoryProblem("Only one statement is taken, and one that reads: SELECT, FROM, DESCRIBE, SUMMARIZE.")
+    return HistoryProblem("Only a single SELECT, FROM, DESCRIBE or SUMMARIZE statement is allowed.")
 
 
 def _nodes(parsed: object) -> Iterator[str]:
@@ -79,7 +79,7 @@ class Database:
         try:
             import duckdb
         except ImportError:
-            raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
+            raise HistoryProblem("The history cannot be read: packages are missing.", HOW_TO_INSTALL) from None
         self._connection: DuckDBPyConnection = duckdb.connect(":memory:")
         if folder is not None:
             self._connection.execute("set temp_directory=?", [str(folder)])
@@ -188,7 +188,7 @@ def _told() -> Iterator[None]:
         raise KeyboardInterrupt from None
     except duckdb.Error as error:
         text = str(error).strip()
-        raise HistoryProblem(f"The statement failed: {text}") from error
+        raise HistoryProblem(f"The query failed: {text}") from error
 
 
 def as_dict(pairs: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> dict[str, str]:

@@ -90,7 +90,7 @@ def open_table(place: str, options: dict[str, str] | None = None) -> DeltaTable 
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError:
-        raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
+        raise HistoryProblem("The history cannot be read: packages are missing.", HOW_TO_INSTALL) from None
     try:
         return DeltaTable(place, storage_options=options)
     except TableNotFoundError as error:
@@ -112,8 +112,8 @@ def check(found: DeltaTable, place: str, table: Table) -> None:
     features = FORBIDDEN_FEATURES & set(found.protocol().reader_features or ())
     if features:
         raise HistoryProblem(
-            f"The table {place} uses a feature of Delta that is not understood here: {', '.join(sorted(features))}.",
-            "Ask with --engine spark.",
+            f"The table {place} uses unsupported features of Delta: {', '.join(sorted(features))}.",
+            "Use --engine spark.",
         )
 
 
@@ -168,12 +168,12 @@ def unreadable(place: str, error: BaseException) -> HistoryProblem:
     told = ": ".join(dict.fromkeys(line.strip().rstrip(".:") for line in lines if line.strip()))
     if "Unknown scheme" in told:
         return HistoryProblem(
-            f"{place}: nothing is known of {place.partition('://')[0]}://.",
-            "Look at history_uri: a folder, or s3a://, hdfs://, gs://, abfss:// or file://.",
+            f"{place}: unknown scheme {place.partition('://')[0]}://.",
+            "Check history_uri: a folder, or s3a://, hdfs://, gs://, abfss:// or file://.",
         )
     remedy = ""
     if "://" in place:
-        remedy = "Look at history_uri, and whether the place answers and may be read; --engine spark asks Spark."
+        remedy = "Check history_uri, and that the storage is reachable and readable; or use --engine spark."
         if any(word in told for word in _REFUSED):
-            remedy = f"Its credentials were refused: look at {S3A}… in spark_conf, or at AWS_… in the environment."
+            remedy = f"Its credentials were rejected: check {S3A}… in spark_conf, or AWS_… in the environment."
     return HistoryProblem(f"The table {place} cannot be read: {told[:400]}.", remedy)

@@ -149,13 +149,11 @@ class HistoryProblem(Exception):
 def newer(place: str, written: int, known: int) -> HistoryProblem:
     """Says that a table is not for this version."""
     return HistoryProblem(
-        f"The table {place} was written by a newer penstock (schema {written}; this one knows {known}).",
-        "Use that version, or choose another place with history_uri.",
+        f"The table {place} was written by a newer version of penstock (schema {written}; this one supports {known}).",
+        "Use that version, or another history_uri.",
     )
 
 
 def foreign(place: str) -> HistoryProblem:
     """Says that a table is somebody else's."""
-    return HistoryProblem(
-        f"{place} is a Delta table, but none of penstock's.", "Choose another place with history_uri."
-    )
+    return HistoryProblem(f"{place} is a Delta table that penstock did not create.", "Choose another history_uri.")

@@ -190,8 +190,8 @@ class ArrowTable:
         free, wanted = shutil.disk_usage(self._place).free // MIB, self._settings.min_free_disk_mib + SPARE_MIB
         if free < wanted:
             raise HistoryProblem(
-                f"Only {free} MiB are free at {self._place}; the history is written from {wanted} MiB on.",
-                "Make room, lower history_mib or history_days, or choose another place with history_uri.",
+                f"Only {free} MiB are free at {self._place}; the history needs at least {wanted} MiB.",
+                "Free some space, lower history_mib or history_days, or choose another history_uri.",
             )
 
     def files(self) -> list[FileSize]:
