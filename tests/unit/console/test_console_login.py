@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli import app as command
 from penstock.cli.open_console import has_display
 from penstock.console import login
-from penstock.console.console import Console, NotForYou
+from penstock.console.console import Console, OperatorsOnly
 from penstock.console.live import stream
 from penstock.console.pages import back
 from penstock.console.sessions import (
@@ -114,7 +114,7 @@ def test_a_link_signs_in_once(client_of: MakeClient) -> None:
     other = client_of_same(client)
     for again in (other.get(link), other.post(link)):
         assert again.status_code == 410
-        assert "has been used already" in again.text
+        assert "has already been used" in again.text
     assert other.get("/stack").status_code == 303
     assert client.get(f"{link}?to=/stack").headers["location"] == "/stack", "who is signed in goes on"
 
@@ -386,7 +386,7 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path, end: str) -> None:
     with pytest.raises(StopAsyncIteration):
         await anext(messages)
     if end == "lost its rights":
-        with pytest.raises(NotForYou):
+        with pytest.raises(OperatorsOnly):
             check()
 
 

@@ -29,7 +29,7 @@ def test_this_machine_may_always_send(tmp_path: Path, host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "box.example"])
 def test_others_may_not_unless_it_is_said(tmp_path: Path, host: str) -> None:
-    with pytest.raises(Problem, match="take events from everybody") as problem:
+    with pytest.raises(Problem, match="accept events from everyone") as problem:
         exposure_check.check(Settings(data_dir=tmp_path, host=host))
     assert "--insecure-open" in problem.value.remedy
     exposure_check.check(Settings(data_dir=tmp_path, host=host, insecure_open=True))

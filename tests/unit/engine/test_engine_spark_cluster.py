@@ -114,7 +114,7 @@ def test_the_driver_is_where_the_master_is_reached_from_unless_it_is_given() -> 
             "java.io.InvalidClassException: org.apache.spark.rpc.netty.X; local class incompatible",
             "is another version of Spark than pyspark here (4.2.0). Run the same version",
         ),
-        ("java.lang.IllegalStateException: the disk is full", "A first task failed on the executor on w1: java.lang."),
+        ("java.lang.IllegalStateException: the disk is full", "The test task failed on the executor on w1: java.lang."),
     ],
 )
 def test_a_task_that_fails_first_says_what_the_executor_lacks(text: str, told: str) -> None:
@@ -125,7 +125,7 @@ def test_a_master_that_does_not_take_the_application_is_perhaps_another_version(
     text = "An error occurred\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext\n\tat"
     told = str(executors.not_taken("spark://m:7077", text))
     assert told.startswith("The Spark master spark://m:7077 did not start the application. : java.lang.Illegal")
-    assert "It must be Spark 4.2.0" in told
+    assert "It must run Spark 4.2.0" in told
 
 
 def test_what_executors_need_is_packed_once_without_programs_and_without_spark(

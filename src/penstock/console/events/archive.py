@@ -27,7 +27,7 @@ LONGEST_SECONDS = 60.0
 """After so long it is opened anew: the tables have grown, and what was read of Kafka takes memory."""
 IDLE_SECONDS = 20.0
 PATIENCE_SECONDS = 30.0
-"""Whoever asks waits no longer than this."""
+"""Longest duration of a query."""
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class Archive:
             history.interrupt()
 
     def _leave(self) -> None:
-        """Nobody has asked for a while."""
+        """Whether there was no query for a while."""
         self._idle = None
         self._thread.submit(self._forget)
 

@@ -24,7 +24,7 @@ Kind = Literal["object", "array", "string", "number", "literal", "rest"]
 
 
 class Number(str):
-    """A number as it is written: 1.0 and 1e400 are to be seen as they came."""
+    """A number as it is written: 1.0 and 1e400 are shown unchanged."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""`/events/PARTITION/OFFSET`: one event, what happened to it, where it came from and what came of it."""
+"""`/events/PARTITION/OFFSET`: one event, its delivery attempts, and the other events of its trace."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ MOST_ATTEMPTS = 200
 MOST_ROUTES = 100
 MOST_RELATED = 50
 CURL_LIMIT = 16 * 1024
-"""Longer commands are not put into the page: the data is downloaded instead."""
+"""Longer commands are not shown: the data can be downloaded instead."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """What is known of an event."""
+    """An event with its attempts and its parents."""
 
     traced: Traced
     parents: list[Event]
@@ -62,7 +62,7 @@ class AttemptRow:
     after: str
     route: str
     stage: str
-    came: str
+    outcome: str
     due: str
 
 
@@ -111,7 +111,7 @@ def rows_of(event: Event, attempts: Sequence[Attempt]) -> list[AttemptRow]:
 
 
 def relatives(parents: Sequence[Event], traced: Traced) -> tuple[list[Relative], list[Relative]]:
-    """What came before it, the oldest first, and what came of it, as a tree."""
+    """Earlier events of its trace, the oldest first, and the events caused by it, as a tree."""
     before = [Relative(event, 0, clock(event.arrival)) for event in reversed(parents[:MOST_RELATED])]
     after = [Relative(one.event, depth, clock(one.event.arrival)) for one, depth in _descendants(traced, 0)]
     return before, after[:MOST_RELATED]
@@ -222,7 +222,7 @@ async def _event(request: Request) -> Event:
 
 
 async def download(request: Request) -> Response:
-    """The data as it came, as a file: never as a page of the console's."""
+    """The unchanged data as a download, never rendered by the browser."""
     event = await _event(request)
     headers = {"Content-Disposition": disposition(file_name(cloud_event(event)))}
     return Response(event.data or b"", media_type="application/octet-stream", headers=headers)

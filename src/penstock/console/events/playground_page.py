@@ -168,7 +168,7 @@ class TriedEvent:
 
 @dataclass(frozen=True)
 class FilterOutcome:
-    """What came of a filter."""
+    """The result of trying a filter."""
 
     shown: list[TriedEvent]
     notes: list[str]

@@ -38,7 +38,7 @@ class EventsState:
 
 
 def events_state(request: Request) -> EventsState:
-    """What the pages about events share, for operators only. Raises NotForYou."""
+    """What the pages about events share, for operators only. Raises OperatorsOnly."""
     console_of(request).only_operators(request)
     state: EventsState = request.app.state.events
     return state

@@ -42,7 +42,7 @@ class ShownRecord:
 
 @dataclass(frozen=True)
 class Sampled:
-    """So many were shown of those that came within a second."""
+    """How many records of the last second were shown."""
 
     shown: int
     of: int
@@ -71,7 +71,7 @@ class LiveRecords(Protocol):
 
 
 class Viewer:
-    """Somebody who looks."""
+    """An open live page."""
 
     def __init__(
         self, selection: LiveSelection, is_attempts: bool, clock: Callable[[], float] = time.monotonic
@@ -103,7 +103,7 @@ class Viewer:
         return self._wants_all and self._sample.is_full
 
     def leave_out(self, count: int) -> list[Message]:
-        """So many records came and were not read."""
+        """How many records were skipped."""
         self._found = []
         self._sample.leave_out(count)
         self._sample.turn()

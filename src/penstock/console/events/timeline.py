@@ -111,8 +111,8 @@ def _bar(event: Event, number: int, attempt: Attempt, seconds: float) -> Bar:
     width = max(NARROWEST, _place(start + attempt.duration, seconds) - left)
     stage = STAGES.get(attempt.stage, attempt.stage)
     to = f" to {stage}" if stage else ""
-    came = result_text(attempt, span_text(attempt.duration))
-    label = f"attempt {attempt.attempt}{to}, after {span_text(max(0.0, start))}: {came}"
+    outcome = result_text(attempt, span_text(attempt.duration))
+    label = f"attempt {attempt.attempt}{to}, after {span_text(max(0.0, start))}: {outcome}"
     return Bar(number, round(left, 3), round(width, 3), attempt.result, label)
 
 
