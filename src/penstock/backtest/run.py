@@ -1,4 +1,4 @@
-"""A backtest: counts past events by Spark and reports what Triggers would have received."""
+"""Runs a backtest: finds the routes in force and the past events, and counts with Spark what Triggers would match."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOUR_SECONDS = 3600
 
 
 def count(events: PastEvents, trials: Sequence[Trial], window: Window) -> list[Tally]:
-    """What became of the events. One pass over them, however many Triggers are tried."""
+    """Tries all Triggers in one pass over the events."""
     routes = [route for number, trial in enumerate(trials) for route in trial.routes(number)]
     table = index_routes(routes)
     if table.refused:
@@ -76,32 +76,30 @@ MOST_SAMPLES = 50
 
 
 def backtest(events: PastEvents, trials: Sequence[Trial], window: Window, samples: int = SAMPLES) -> BacktestReport:
-    """What the Triggers would have received within the window, beside what those of their names did. Raises Problem."""
+    """What the Triggers would have received, and what the current ones of the same name did. Raises Problem."""
     began = time.monotonic()
     tallies = count(events, trials, window)
     results = results_of(trials, tallies, samples)
     places = dict.fromkeys(place for result in results for place in (*result.added, *result.removed))
-    looked_at = events.samples(tuple(places)[:MOST_SAMPLES])
+    found = events.samples(tuple(places)[:MOST_SAMPLES])
     return BacktestReport(
-        tuple(_with_samples(result, looked_at) for result in results),
+        tuple(_with_samples(result, found) for result in results),
         window,
         sum(tally.count for tally in tallies if not tally.fate),
         time.monotonic() - began,
     )
 
 
-def _with_samples(result: TriggerResult, looked_at: dict[Place, SampleEvent]) -> TriggerResult:
+def _with_samples(result: TriggerResult, found: dict[Place, SampleEvent]) -> TriggerResult:
     wanted = (*result.added, *result.removed)
-    return replace(result, samples={place: looked_at[place] for place in wanted if place in looked_at})
+    return replace(result, samples={place: found[place] for place in wanted if place in found})
 
-
-# Finding the past of an installation: the routes in force, the table, and what Kafka has beyond it.
 
 KAFKA_SECONDS = 15.0
 
 
 def routes_in_force(settings: Settings) -> Snapshot:
-    """Brokers and Triggers as the data plane knows them. Raises Problem where Kafka does not answer."""
+    """The published Brokers and Triggers. Raises Problem if Kafka is unreachable."""
     follower = SnapshotFollower(settings, lambda snapshot: None, lambda error: None)
     follower.start()
     try:
@@ -113,7 +111,7 @@ def routes_in_force(settings: Settings) -> Snapshot:
 
 
 def open_events(spark: SparkSession, settings: Settings) -> PastEvents:
-    """All events that there are. Raises Problem where Kafka does not answer, or the table cannot be read."""
+    """All stored events. Raises Problem if Kafka is unreachable or the table cannot be read."""
     try:
         reader = RangeReader(settings)
         try:

@@ -1,4 +1,4 @@
-"""What is tried: Triggers as they are written, beside those of the same name that there are."""
+"""The Triggers that a backtest tries, each with the current Trigger of the same name."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Trial:
     target: str
     candidate: Route
     present: Route | None
-    """The Trigger of that name as it is now; None where there is none."""
+    """The current Trigger of that name, if any."""
 
     def routes(self, number: int) -> list[Route]:
-        """Both, as routes whose uids say which is which."""
+        """Both as routes; the uid tells them apart."""
         present = [] if self.present is None else [msgspec.structs.replace(self.present, uid=f"p{number}")]
         return [msgspec.structs.replace(self.candidate, uid=f"c{number}"), *present]
 
@@ -41,7 +41,7 @@ class Trial:
 def trials_of(
     documents: Iterable[Any], snapshot: Snapshot, settings: Settings, namespace: str = "default"
 ) -> tuple[Trial, ...]:
-    """The Triggers among the documents of a file; other kinds are passed over. Raises Problem."""
+    """The Triggers among the documents of a file; other kinds are ignored. Raises Problem."""
     found = tuple(
         _trial(document, snapshot, settings, namespace)
         for document in documents
@@ -56,7 +56,7 @@ def _trial(document: Mapping[str, Any], snapshot: Snapshot, settings: Settings, 
     metadata = document.get("metadata")
     written = {**document, "metadata": {"namespace": namespace, **(metadata if isinstance(metadata, Mapping) else {})}}
     trigger = Trigger.read(_admitted(written, settings))
-    place = trigger.identity.namespace, trigger.identity.name
+    name = trigger.identity.namespace, trigger.identity.name
     if not trigger.identity.name:
         raise Problem("A Trigger in the file has no name.", "Set metadata.name.", exit_code=2)
     broker = f"{trigger.broker_namespace}/{trigger.broker}"
@@ -66,26 +66,26 @@ def _trial(document: Mapping[str, Any], snapshot: Snapshot, settings: Settings, 
         if target.kind == "Broker" and (target.namespace, target.name) == (trigger.broker_namespace, trigger.broker)
     ]
     if not targets:
-        raise Problem(f"Broker {broker} of Trigger {'/'.join(place)} does not exist.", exit_code=2)
+        raise Problem(f"Broker {broker} of Trigger {'/'.join(name)} does not exist.", exit_code=2)
     present = [
         route
         for route in snapshot.routes.values()
-        if route.kind == "Trigger" and (route.namespace, route.name) == place and route.target == targets[0]
+        if route.kind == "Trigger" and (route.namespace, route.name) == name and route.target == targets[0]
     ]
     candidate = Route(
         uid="",
         kind="Trigger",
-        namespace=place[0],
-        name=place[1],
+        namespace=name[0],
+        name=name[1],
         target=targets[0],
         attributes=trigger.attributes,
         filters=trigger.filters,
     )
-    return Trial(*place, broker, targets[0], candidate, present[0] if present else None)
+    return Trial(*name, broker, targets[0], candidate, present[0] if present else None)
 
 
 def _admitted(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """The Trigger as it would be stored. Raises Problem where it would be refused."""
+    """The Trigger as it would be stored. Raises Problem if admission would reject it."""
     spec = document.get("spec")
     if isinstance(spec, Mapping) and not spec.get("subscriber"):
         document = {**document, "spec": {**spec, "subscriber": NOWHERE}}

@@ -102,7 +102,7 @@ def render(request: Request, template: str, status: int = 200, /, **values: Any)
 
 
 def fragment(template: str, /, **values: Any) -> HTMLResponse:
-    """A piece of a page, for a script that puts it in place."""
+    """A fragment of a page, which a script inserts."""
     return HTMLResponse(environment().get_template(template).render(**values))
 
 

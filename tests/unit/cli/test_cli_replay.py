@@ -82,10 +82,10 @@ def test_progress_in_a_line() -> None:
     unknown = {"type": "Succeeded", "status": "Unknown", "reason": "TargetNotFound", "message": "no t"}
     assert line_of({"spec": {}}) == "pending"
     assert line_of(replay(unknown)) == "pending: no t"
-    running = replay(startTime="now", found=5, sent=3, failed=1, progress="40%")
+    running = replay(startTime="now", counted=5, sent=3, failed=1, progress="40%")
     assert line_of(running) == "5 found, 3 sent, 1 failed, 40% scanned"
     assert not is_over(running)
-    done = replay({"type": "Succeeded", "status": "True"}, completionTime="now", found=5, sent=5)
+    done = replay({"type": "Succeeded", "status": "True"}, completionTime="now", counted=5, sent=5)
     assert (line_of(done), succeeded(done)[0]) == ("5 found, 5 sent: done", "True")
     dry = {**done, "spec": {"dryRun": True}}
     assert line_of(dry) == "5 found: done"

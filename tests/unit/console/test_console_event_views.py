@@ -301,7 +301,7 @@ def answered(status: int | None, problem: str = "why") -> Sent:
 def test_a_refusal_names_status_reason_and_what_to_do() -> None:
     sent = cloud_event(event())
     key = refusal(answered(401), sent, place(), "default")
-    assert key.what == "The broker shop/orders did not accept it and answered 401 Unauthorized: why"
+    assert key.what == "The broker shop/orders did not accept the event and responded with 401 Unauthorized: why"
     assert "penstock keys create orders NAME --namespace shop > key.txt" in key.remedy
     assert key.details == (as_send(sent, place(), "--token @key.txt"),)
     policy = refusal(answered(403), sent, place(audience="a"), "till")

@@ -112,7 +112,7 @@ def test_the_driver_is_where_the_master_is_reached_from_unless_it_is_given() -> 
         ),
         (
             "java.io.InvalidClassException: org.apache.spark.rpc.netty.X; local class incompatible",
-            "is another version of Spark than pyspark here (4.2.0). Run the same version",
+            "runs another version of Spark than this machine (4.2.0). Run the same version",
         ),
         ("java.lang.IllegalStateException: the disk is full", "The test task failed on the executor on w1: java.lang."),
     ],

@@ -193,7 +193,7 @@ def test_a_wrong_question_is_told_with_its_place(ask: Ask) -> None:
     with ask() as history:
         with pytest.raises(HistoryProblem, match='column "nothing" not found'):
             history.sql("select nothing from events")
-        with pytest.raises(HistoryProblem, match="wrong"):
+        with pytest.raises(HistoryProblem, match="Invalid query"):
             history.sql("selec 1 from events")
         with pytest.raises(HistoryProblem):
             history.events(EventFilter(where="1 = 1) or (select"))

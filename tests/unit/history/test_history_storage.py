@@ -34,7 +34,7 @@ def test_what_spark_is_told_of_s3_holds_here_too() -> None:
 
 
 def test_a_scheme_that_nobody_knows_is_told() -> None:
-    with pytest.raises(HistoryProblem, match="nothing is known of foo://") as raised:
+    with pytest.raises(HistoryProblem, match="unknown scheme foo://") as raised:
         read_table(Settings(history_uri="foo://bucket/x"), EVENTS, 1)
     assert "history_uri" in raised.value.remedy
 

@@ -20,7 +20,7 @@ from penstock.history.schema.columns import HistoryProblem
 from penstock.runtime.errors import Problem
 
 MOST_RECORDS = 200_000
-"""Records of each topic, the newest, that are looked at where the tables do not have them."""
+"""Records of each topic, the newest, that are read if the tables do not have them yet."""
 FRESH_SECONDS = 1.0
 """Answers are of this moment, or of one so long ago."""
 LONGEST_SECONDS = 60.0
@@ -78,8 +78,8 @@ class Archive:
 
     def _current(self) -> History:
         now = self._clock()
-        away = self._history is not None and self._history.without_kafka is not None
-        if self._history is not None and (away or now - self._opened > LONGEST_SECONDS):
+        without_kafka = self._history is not None and self._history.without_kafka is not None
+        if self._history is not None and (without_kafka or now - self._opened > LONGEST_SECONDS):
             self._forget()
         if self._history is None:
             self._history, self._opened, self._moved = self._open(), now, now

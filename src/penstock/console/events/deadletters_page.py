@@ -1,4 +1,4 @@
-"""`/deadletters`: what was given up, by route and reason and one by one, and having it delivered once more."""
+"""`/deadletters`: dead letters, by route and reason and one by one, and redrives."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def route_text(one: DeadLetter | DeadLetterCount) -> str:
     return f"{(one.kind or '').lower()}/{one.namespace}/{one.name}" if one.name else ""
 
 
-def given_up(history: History, wanted: DeadLetterFilter, settings: Settings) -> FoundDeadLetters:
+def dead_letters(history: History, wanted: DeadLetterFilter, settings: Settings) -> FoundDeadLetters:
     """The answer."""
     counts, each = history.deadletter_counts(wanted), history.deadletters(wanted)
     return FoundDeadLetters(counts, each, blind_spots(history, settings))
@@ -117,7 +117,7 @@ def replay_line(replay: Obj) -> ReplayLine:
 
 
 def redrives(replays: Sequence[Obj]) -> list[ReplayLine]:
-    """The newest Replays of what was given up."""
+    """The newest redrives."""
     found = [replay for replay in replays if (replay.get("spec") or {}).get("deadLetters")]
     found.sort(key=lambda replay: str(replay["metadata"].get("creationTimestamp")), reverse=True)
     return [replay_line(replay) for replay in found[:MOST_REPLAYS]]
@@ -160,7 +160,7 @@ async def page(request: Request) -> Response:
     problem, answer = None, FoundDeadLetters([], [], [])
     try:
         asked = wanted.filter()
-        answer = await state.archive.ask(lambda history: given_up(history, asked, state.settings))
+        answer = await state.archive.ask(lambda history: dead_letters(history, asked, state.settings))
     except Problem as found:
         problem = found
     return render(

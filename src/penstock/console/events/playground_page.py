@@ -1,4 +1,4 @@
-"""`/playground`: a filter that is typed, tried on recent events, part by part; and backtested over the history."""
+"""`/playground`: tries a filter on recent events, part by part, shows the Trigger for it, and backtests it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,6 @@ from penstock.resources.registry import ADMISSION, AdmissionContext, AdmissionDe
 from penstock.resources.trigger import GROUP, KIND
 from penstock.runtime.errors import Problem
 from penstock.settings import Settings
-
-# A filter as it is typed: what is meant by the text, what the API would say to it, and the Trigger it belongs to.
-# Pure, but for the settings that admission asks for.
 
 NAME, SUBSCRIBER = "my-trigger", "http://127.0.0.1:9000/"
 LONGEST = 16 * 1024
@@ -204,7 +201,7 @@ def recent(
 def outcome_of(
     typed: Typed, broker: AcceptingTarget | None, events: Sequence[Event], notes: list[str], state: EventsState
 ) -> FilterOutcome:
-    """What comes of the filter; an invalid one is reported in the API's words."""
+    """The result of the filter; an invalid one is reported like the API does."""
     namespace, name = (broker.namespace, broker.name) if broker is not None else ("default", "default")
     try:
         trigger = trigger_of(filters_of(typed.text), namespace, name)
@@ -246,7 +243,7 @@ async def page(request: Request) -> Response:
 
 
 async def tries(request: Request) -> Response:
-    """What comes of the filter, for the script of the page."""
+    """The result of the filter, for the script of the page."""
     _, _, outcome = await _outcome(request, Typed.read(request.query_params))
     return fragment("events/outcome.html", outcome=outcome)
 
