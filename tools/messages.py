@@ -100,10 +100,9 @@ def _rows(module: Module, modules: Mapping[str, Module], errors: set[str]) -> It
         texts = _Texts(module, modules, scope)
         if name in API_MESSAGE:
             arguments = call.args[API_MESSAGE[name] :]
-            codes = [argument.value for argument in call.args[:1] if isinstance(argument, ast.Constant)]
-            code = f"({codes[0]})" if name == API_ERROR and codes else "(400)"
+            code = ast.unparse(call.args[0]) if name == API_ERROR else "400"
             if arguments and (message := texts.of(arguments[0])):
-                yield f"{message} {code}", ""
+                yield f"{message} ({code})", ""
         elif name in errors:
             given = dict(zip(("what", "remedy"), call.args, strict=False))
             given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
