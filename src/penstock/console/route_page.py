@@ -56,10 +56,10 @@ def events_path(namespace: str, name: str) -> str:
     return f"{api_path('v1', 'events', namespace)}?fieldSelector={chosen}"
 
 
-def event_summaries(events: Obj | None, kind: str, name: str) -> list[EventSummary]:
+def event_summaries(listed: Obj | None, kind: str, name: str) -> list[EventSummary]:
     """The Kubernetes Events of an object, summed up by reason, the newest first."""
     found: dict[str, EventSummary] = {}
-    events = [one for one in (events or {}).get("items") or [] if _is_about(one, kind, name)]
+    events = [one for one in (listed or {}).get("items") or [] if _is_about(one, kind, name)]
     for event in sorted(events, key=_when):
         reason, before = str(event.get("reason") or ""), found.pop(str(event.get("reason") or ""), None)
         times = int(event.get("count") or (event.get("series") or {}).get("count") or 1)

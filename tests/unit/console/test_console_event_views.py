@@ -305,7 +305,7 @@ def test_a_refusal_names_status_reason_and_what_to_do() -> None:
     assert "penstock keys create orders NAME --namespace shop > key.txt" in key.remedy
     assert key.details == (as_send(sent, place(), "--token @key.txt"),)
     policy = refusal(answered(403), sent, place(audience="a"), "till")
-    assert "The ServiceAccount till may not send this" in policy.remedy
+    assert "The ServiceAccount till is not authorized" in policy.remedy
     assert policy.details == (as_send(sent, place(), "--service-account NAME"),)
     for status in (401, 503, 599):
         other = refusal(answered(status), sent, place(audience="a"), "till")
