@@ -27,7 +27,7 @@ from penstock.engine.history.low_priority import SLOW_DOWN, give_way
 from penstock.engine.history.writer import HistoryWriter, by_spark, fitting, told
 from penstock.engine.processes import parent_death
 from penstock.history.writer.batches import Written
-from penstock.history.writer.plan import LEISURELY_SHARE, WriterPace
+from penstock.history.writer.plan import THROTTLED_SHARE, WriterPace
 from penstock.kafka.topic_ends import KafkaAway
 from penstock.observability.logs import configure_logging
 from penstock.runtime.lifecycle import Lifecycle
@@ -55,7 +55,7 @@ def main() -> None:
     configure_logging("history", "debug" if settings.verbose else "info", stream=sys.stdout)
     if arguments.life_fd is not None:
         threading.Thread(target=_end_with, args=(arguments.life_fd,), daemon=True).start()
-    pace = WriterPace(LEISURELY_SHARE if arguments.urgency == "leisure" else 1.0, partial(is_asked, settings))
+    pace = WriterPace(THROTTLED_SHARE if arguments.urgency == "leisure" else 1.0, partial(is_asked, settings))
     signal.signal(SLOW_DOWN, lambda *_: _slow_down(pace))
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS)
@@ -93,7 +93,7 @@ def _write(writer: HistoryWriter) -> None:
 
 def _slow_down(pace: WriterPace) -> None:
     give_way()
-    pace.slow_down(LEISURELY_SHARE)
+    pace.slow_down(THROTTLED_SHARE)
 
 
 def _end_with(life_fd: int) -> None:
