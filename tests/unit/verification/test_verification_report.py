@@ -247,7 +247,7 @@ def test_what_came_before_the_oldest_attempt_that_is_kept_is_not_judged(ask: Ver
     report = ask(events=[old, new], attempts=tries, cursors=cursors(2), matched=MATCHED)
     assert counts(report) == {"delivered": 1}
     assert report.routes[0].unjudged == 1
-    assert "what came before 2026-11-17T12:00:00Z is not judged in every partition" in report.remarks[-1]
+    assert "events before 2026-11-17T12:00:00Z are not verified in every partition" in report.remarks[-1]
 
 
 def test_a_gap_between_the_table_and_kafka_is_not_taken_for_losses(ask: Verify, root: Path) -> None:
