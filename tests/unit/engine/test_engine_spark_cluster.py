@@ -95,7 +95,7 @@ def test_the_driver_is_where_the_master_is_reached_from_unless_it_is_given() -> 
     [
         (
             'java.io.IOException: Cannot run program "python3.11": Exec failed, error: 2 (No such file or directory)',
-            "on w1 has no Python 'python3.11'. Install python3.11 there, or name its Python with spark_python.",
+            "on w1 has no Python 'python3.11'. Install python3.11 there, or set spark_python to its path.",
         ),
         (
             "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has "
