@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 
 from penstock.engine import java
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 DISK_MIB = 4000
 MEMORY_MIB = 1500
@@ -27,25 +27,25 @@ def kubectl_remedy() -> str:
     return f'curl -fsSLo kubectl "{url}" && sudo install kubectl /usr/local/bin/'
 
 
-def missing(processes: int) -> Iterator[Problem]:
+def missing(processes: int) -> Iterator[UserError]:
     """Everything that is missing."""
     if shutil.which("kubectl") is None:
-        yield Problem("kubectl (1.31 or newer) is not on the PATH.", kubectl_remedy())
+        yield UserError("kubectl (1.31 or newer) is not on the PATH.", kubectl_remedy())
     if shutil.which("curl") is None:
-        yield Problem("curl is not on the PATH.", "Install it (Debian/Ubuntu: apt install curl).")
+        yield UserError("curl is not on the PATH.", "Install it (Debian/Ubuntu: apt install curl).")
     try:
         java.find()
-    except Problem as problem:
+    except UserError as problem:
         yield problem
     free = shutil.disk_usage(tempfile.gettempdir()).free // 2**20
     if free < DISK_MIB:
-        yield Problem(
+        yield UserError(
             f"{free} MiB are free in {tempfile.gettempdir()}; the tests take up to {DISK_MIB} MiB.",
             "Make room, or choose another folder with TMPDIR.",
         )
     memory = psutil.virtual_memory().available // 2**20
     if memory < processes * MEMORY_MIB:
-        yield Problem(
+        yield UserError(
             f"{memory} MiB of memory are available; {processes} processes of tests take {processes * MEMORY_MIB} MiB.",
             f"Run fewer side by side: make test PROCESSES={max(1, memory // MEMORY_MIB)}",
         )

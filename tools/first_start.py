@@ -35,11 +35,11 @@ def java() -> str | None:
     """What is wrong with Java, in the words of penstock itself."""
     sys.path.insert(0, str(ROOT / "src"))
     from penstock.engine.java import find
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     try:
         find()
-    except Problem as problem:
+    except UserError as problem:
         return str(problem)
     return None
 

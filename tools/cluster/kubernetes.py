@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from penstock.engine.ports import free_ports
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.web.certificates import issue, make_authority
 from tools.cluster import kubernetes_binaries as binaries
 from tools.cluster.processes import tied
@@ -172,7 +172,7 @@ def kubectl_program() -> str:
     """kubectl from the PATH."""
     found = shutil.which("kubectl")
     if found is None:
-        raise Problem("kubectl is not on the PATH.", "Install kubectl 1.31 or newer.")
+        raise UserError("kubectl is not on the PATH.", "Install kubectl 1.31 or newer.")
     return found
 
 
@@ -193,7 +193,7 @@ def kubeconfig(url: str, authority: Path, token: str) -> dict[str, Any]:
 def real_api(folder: Path) -> Iterator[RealApi]:
     """Starts etcd and kube-apiserver in the folder; ends them and every role afterwards."""
     if missing := binaries.missing(*binaries.PROGRAMS):
-        raise Problem(f"{' and '.join(missing)} {binaries.version()} not built yet.", "Run `make kube-apiserver`.")
+        raise UserError(f"{' and '.join(missing)} {binaries.version()} not built yet.", "Run `make kube-apiserver`.")
     address = own_address()
     etcd_port, peer_port, port = free_ports(3)
     token = secrets.token_hex(16)
@@ -218,7 +218,7 @@ def own_address() -> str:
         try:
             probe.connect(("192.0.2.254", 9))  # nothing is sent
         except OSError:
-            raise Problem(
+            raise UserError(
                 "This machine has no address but the loopback, which the API server refuses as an Endpoint.",
                 "Give it one, such as that of a network interface.",
             ) from None

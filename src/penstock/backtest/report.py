@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.backtest.trials import Trial
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.times import rfc3339
 
 
@@ -210,7 +210,7 @@ class Expectation:
 
 
 def read(texts: Iterable[str]) -> tuple[Expectation, ...]:
-    """The expectations, each or several joined by commas. Raises Problem."""
+    """The expectations, each or several joined by commas. Raises UserError."""
     return tuple(_read(part) for text in texts for part in text.split(","))
 
 
@@ -218,7 +218,7 @@ def _read(text: str) -> Expectation:
     found = _FORM.fullmatch(text)
     if found is None or found[1] not in NAMES:
         names = ", ".join(NAMES)
-        raise Problem(
+        raise UserError(
             f"Invalid --expect {text}.", f"Write added=0 or matched>=10; the counts are {names}.", exit_code=2
         )
     return Expectation(found[1], found[2], int(found[3]))

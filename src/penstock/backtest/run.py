@@ -26,7 +26,7 @@ from penstock.kafka.table import SnapshotFollower
 from penstock.kafka.topic_ends import KafkaAway
 from penstock.router.plan.matching import SESSION, matching
 from penstock.router.plan.route_index import index_routes
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 HOUR_SECONDS = 3600
@@ -37,7 +37,7 @@ def count(events: PastEvents, trials: Sequence[Trial], window: Window) -> list[T
     routes = [route for number, trial in enumerate(trials) for route in trial.routes(number)]
     table = index_routes(routes)
     if table.refused:
-        raise Problem(f"The Trigger cannot be compiled: {next(iter(table.refused.values()))}", exit_code=2)
+        raise UserError(f"The Trigger cannot be compiled: {next(iter(table.refused.values()))}", exit_code=2)
     targets = tuple(sorted({trial.target for trial in trials}))
     asked = (attributes_asked(parse(route.attributes, route.filters)) for route in routes)
     records = events.records(Question(window, targets, frozenset().union(*asked)))
@@ -76,7 +76,7 @@ MOST_SAMPLES = 50
 
 
 def backtest(events: PastEvents, trials: Sequence[Trial], window: Window, samples: int = SAMPLES) -> BacktestReport:
-    """What the Triggers would have received, and what the current ones of the same name did. Raises Problem."""
+    """What the Triggers would have received, and what the current ones of the same name did. Raises UserError."""
     began = time.monotonic()
     tallies = count(events, trials, window)
     results = results_of(trials, tallies, samples)
@@ -99,19 +99,19 @@ KAFKA_SECONDS = 15.0
 
 
 def routes_in_force(settings: Settings) -> Snapshot:
-    """The published Brokers and Triggers. Raises Problem if Kafka is unreachable."""
+    """The published Brokers and Triggers. Raises UserError if Kafka is unreachable."""
     follower = SnapshotFollower(settings, lambda snapshot: None, lambda error: None)
     follower.start()
     try:
         if not follower.caught_up.wait(KAFKA_SECONDS):
-            raise Problem(f"Kafka at {settings.bootstrap} is unreachable.")
+            raise UserError(f"Kafka at {settings.bootstrap} is unreachable.")
     finally:
         follower.stop()
     return follower.snapshot
 
 
 def open_events(spark: SparkSession, settings: Settings) -> PastEvents:
-    """All stored events. Raises Problem if Kafka is unreachable or the table cannot be read."""
+    """All stored events. Raises UserError if Kafka is unreachable or the table cannot be read."""
     try:
         reader = RangeReader(settings)
         try:
@@ -122,9 +122,9 @@ def open_events(spark: SparkSession, settings: Settings) -> PastEvents:
         written = "://" in place or Path(place, "_delta_log").is_dir()
         table = read_table(settings, EVENTS, len(kept)) if written else None
     except KafkaAway as error:
-        raise Problem(f"Kafka at {settings.bootstrap} is unreachable: {error}") from error
+        raise UserError(f"Kafka at {settings.bootstrap} is unreachable: {error}") from error
     except HistoryProblem as error:
-        raise Problem(error.what, error.remedy) from error
+        raise UserError(error.what, error.remedy) from error
     if table is None or not table.files:
         return KafkaEvents(spark, settings)
     rest = KafkaEvents(spark, settings, starts_of(kept, table.positions))

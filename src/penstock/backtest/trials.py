@@ -12,7 +12,7 @@ from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.resources.registry import ADMISSION, AdmissionContext, AdmissionDenied
 from penstock.resources.trigger import GROUP, KIND, Trigger
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 NOWHERE = {"uri": "http://nowhere.invalid/"}
@@ -41,14 +41,14 @@ class Trial:
 def trials_of(
     documents: Iterable[Any], snapshot: Snapshot, settings: Settings, namespace: str = "default"
 ) -> tuple[Trial, ...]:
-    """The Triggers among the documents of a file; other kinds are ignored. Raises Problem."""
+    """The Triggers among the documents of a file; other kinds are ignored. Raises UserError."""
     found = tuple(
         _trial(document, snapshot, settings, namespace)
         for document in documents
         if isinstance(document, Mapping) and document.get("kind") == KIND
     )
     if not found:
-        raise Problem("The file contains no Trigger.", "Use a manifest with kind: Trigger.", exit_code=2)
+        raise UserError("The file contains no Trigger.", "Use a manifest with kind: Trigger.", exit_code=2)
     return found
 
 
@@ -58,7 +58,7 @@ def _trial(document: Mapping[str, Any], snapshot: Snapshot, settings: Settings, 
     trigger = Trigger.read(_admitted(written, settings))
     name = trigger.identity.namespace, trigger.identity.name
     if not trigger.identity.name:
-        raise Problem("A Trigger in the file has no name.", "Set metadata.name.", exit_code=2)
+        raise UserError("A Trigger in the file has no name.", "Set metadata.name.", exit_code=2)
     broker = f"{trigger.broker_namespace}/{trigger.broker}"
     targets = [
         target.uid
@@ -66,7 +66,7 @@ def _trial(document: Mapping[str, Any], snapshot: Snapshot, settings: Settings, 
         if target.kind == "Broker" and (target.namespace, target.name) == (trigger.broker_namespace, trigger.broker)
     ]
     if not targets:
-        raise Problem(f"Broker {broker} of Trigger {'/'.join(name)} does not exist.", exit_code=2)
+        raise UserError(f"Broker {broker} of Trigger {'/'.join(name)} does not exist.", exit_code=2)
     present = [
         route
         for route in snapshot.routes.values()
@@ -85,7 +85,7 @@ def _trial(document: Mapping[str, Any], snapshot: Snapshot, settings: Settings, 
 
 
 def _admitted(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """The Trigger as it would be stored. Raises Problem if admission would reject it."""
+    """The Trigger as it would be stored. Raises UserError if admission would reject it."""
     spec = document.get("spec")
     if isinstance(spec, Mapping) and not spec.get("subscriber"):
         document = {**document, "spec": {**spec, "subscriber": NOWHERE}}
@@ -95,5 +95,5 @@ def _admitted(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
         admitted = admission.default(document, ctx)
         admission.validate(admitted, None, ctx)
     except AdmissionDenied as denied:
-        raise Problem(f"The API would reject the Trigger: {denied.message}", exit_code=2) from denied
+        raise UserError(f"The API would reject the Trigger: {denied.message}", exit_code=2) from denied
     return admitted

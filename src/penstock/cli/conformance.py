@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.options import DataDirOption
 from penstock.operations.installation import folder_of
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.times import rfc3339
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def run(
 
     with problems():
         if suite != "event-delivery":
-            raise Problem(f"Unknown suite {suite}: the only one is event-delivery.", exit_code=2)
+            raise UserError(f"Unknown suite {suite}: the only one is event-delivery.", exit_code=2)
         tests = _chosen(test)
         try:
             path = find_kubeconfig(kubeconfig, folder_of(data_dir))
         except FileNotFoundError as error:
-            raise Problem(
+            raise UserError(
                 f"{error}.", "Start a stack with `penstock dev`, or give --kubeconfig.", exit_code=2
             ) from None
         options = RunOptions(
@@ -99,9 +99,9 @@ def report(
             runs = reports.read_all(results)
             rows = reports.load()
         except ValueError as error:
-            raise Problem(str(error), exit_code=2) from None
+            raise UserError(str(error), exit_code=2) from None
         if not runs:
-            raise Problem(
+            raise UserError(
                 f"There are no results in {results}.",
                 "Run `penstock conformance run event-delivery` first.",
                 exit_code=2,
@@ -194,6 +194,6 @@ def _chosen(numbers: list[str] | None) -> list[DeliveryTest]:
         found = find(number)
         if found is None:
             numbers_there = f"{TESTS[0].number} to {TESTS[-1].number}"
-            raise Problem(f"Unknown test {number}: the tests are {numbers_there}.", exit_code=2)
+            raise UserError(f"Unknown test {number}: the tests are {numbers_there}.", exit_code=2)
         chosen.append(found)
     return chosen

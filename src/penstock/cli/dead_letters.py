@@ -21,7 +21,7 @@ from penstock.cli.output import lines_of, say
 from penstock.operations.formatting import count
 from penstock.operations.replays import ReplaySubject
 from penstock.operations.times import window
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.times import rfc3339
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def deadletters(
                 found = history.deadletters(wanted) if each else history.deadletter_counts(wanted)
                 unreachable = history.without_kafka
         except HistoryProblem as problem:
-            raise Problem(str(problem)) from problem
+            raise UserError(str(problem)) from problem
         if as_json:
             say(json.dumps([as_data(one) for one in found], indent=2))
         elif found:
@@ -69,7 +69,7 @@ def deadletters(
         else:
             console().print("no dead letters")
         if unreachable:
-            raise Problem(f"Kafka is unreachable, so the newest dead letters may be missing: {unreachable}.")
+            raise UserError(f"Kafka is unreachable, so the newest dead letters may be missing: {unreachable}.")
 
 
 def filter_of(
@@ -82,7 +82,7 @@ def filter_of(
     limit: int,
     now: datetime,
 ) -> DeadLetterFilter:
-    """The filter that the flags describe. Raises Problem."""
+    """The filter that the flags describe. Raises UserError."""
     from penstock.history.reader.questions import DeadLetterFilter, NamedRoute
 
     selected = NamedRoute(namespace=namespace)

@@ -114,7 +114,7 @@ async def _print_link(settings: Settings, screen: StackScreen) -> None:
     import asyncio
 
     from penstock.operations.login_link import login_link, token_in
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     def link() -> str:
         token = token_in(settings.kubeconfig or settings.data_dir / "kubeconfig")
@@ -125,7 +125,7 @@ async def _print_link(settings: Settings, screen: StackScreen) -> None:
     await screen.console_ready.wait()
     try:
         screen.login(await asyncio.to_thread(link))
-    except Problem as problem:
+    except UserError as problem:
         screen.notice(str(problem))
 
 

@@ -13,7 +13,7 @@ from penstock.cli.options import DEFAULT_SOURCE, DEFAULT_TYPE
 from penstock.events import json_format
 from penstock.events.attributes import check_event, check_name, check_text
 from penstock.events.event import CloudEvent, MalformedEvent
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.times import rfc3339_nano
 
 STDIN = "-"
@@ -28,9 +28,9 @@ def event_of(
     attributes: Iterable[str] | None = None,
     **named: str | None,
 ) -> CloudEvent:
-    """The event of the flags, which override attributes of `event`. Raises Problem for an invalid event."""
+    """The event of the flags, which override attributes of `event`. Raises UserError for an invalid event."""
     if sum(given is not None for given in (data, file, event)) > 1:
-        raise Problem("Only one of DATA, --file and --event can be given.", exit_code=2)
+        raise UserError("Only one of DATA, --file and --event can be given.", exit_code=2)
     try:
         base = json_format.decode(_read(event)) if event is not None else _fresh(data, file, content_type)
         changes = {name: value for name, value in named.items() if value is not None} | _assigned(attributes or [])
@@ -40,7 +40,7 @@ def event_of(
             check_text(name, value)
         check_event(merged.attributes)
     except MalformedEvent as malformed:
-        raise Problem(f"Invalid event: {malformed}.", exit_code=2) from None
+        raise UserError(f"Invalid event: {malformed}.", exit_code=2) from None
     return merged
 
 
@@ -81,7 +81,7 @@ def _read(path: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if str(path) == STDIN else path.read_bytes()
     except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}.", exit_code=2) from None
+        raise UserError(f"{path} cannot be read: {error.strerror}.", exit_code=2) from None
 
 
 def _assigned(texts: Iterable[str]) -> dict[str, str]:
@@ -89,6 +89,6 @@ def _assigned(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
-            raise Problem(f"Invalid --attribute {text}: write NAME=VALUE.", exit_code=2)
+            raise UserError(f"Invalid --attribute {text}: write NAME=VALUE.", exit_code=2)
         assigned[name.strip().lower()] = value
     return assigned

@@ -23,7 +23,7 @@ from penstock.cli.options import (
     TypeOption,
 )
 from penstock.cli.output import say
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.filters.reasons import Step
@@ -101,11 +101,11 @@ def _trigger(
     from penstock.operations.installation import find
 
     if (route is None) == (file is None):
-        raise Problem("Name either a Trigger or a file: --trigger FILE.", exit_code=2)
+        raise UserError("Name either a Trigger or a file: --trigger FILE.", exit_code=2)
     if file is not None:
         found = [obj for obj in read_manifests(file) if obj.get("kind") in ("Trigger", "Subscription")]
         if len(found) != 1:
-            raise Problem(f"{file} contains {len(found)} Triggers; exactly one is expected.", exit_code=2)
+            raise UserError(f"{file} contains {len(found)} Triggers; exactly one is expected.", exit_code=2)
         return found[0]
     with find(data_dir, kubeconfig).api() as api:
         return look_up(api, route or "", namespace or api.namespace, ("trigger", "subscription"))[1]

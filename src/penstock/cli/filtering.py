@@ -20,7 +20,7 @@ from penstock.filters.reasons import Step, steps_of
 from penstock.resources.conditions import READY, find
 from penstock.resources.delivery import RouteOptions
 from penstock.resources.delivery_status import DELIVERING
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 _EXACT = re.compile(r"([a-z0-9]+)=([^=].*|)")
 
@@ -31,11 +31,11 @@ def filters_of(texts: Sequence[str] | None) -> list[dict[str, Any]]:
 
 
 def predicate_of(texts: Sequence[str] | None) -> Predicate:
-    """The predicate of the filters. Raises Problem for an invalid filter."""
+    """The predicate of the filters. Raises UserError for an invalid filter."""
     try:
         return parse(None, filters_of(texts))
     except InvalidFilter as invalid:
-        raise Problem(f"Invalid --filter: {invalid}.", exit_code=2) from None
+        raise UserError(f"Invalid --filter: {invalid}.", exit_code=2) from None
 
 
 def passes(predicate: Predicate, event: CloudEvent) -> bool:
@@ -50,7 +50,7 @@ def _filter_of(text: str) -> dict[str, Any]:
         try:
             element = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise Problem(f"--filter {text} is not valid YAML: {error}.", exit_code=2) from None
+            raise UserError(f"--filter {text} is not valid YAML: {error}.", exit_code=2) from None
         if isinstance(element, dict):
             return element
     return {"cesql": text}
@@ -73,13 +73,13 @@ class FilterVerdict:
 
 
 def reasons(route: Mapping[str, Any], event: CloudEvent) -> FilterVerdict:
-    """Filter by filter, whether the event passes the route. Raises Problem for invalid filters."""
+    """Filter by filter, whether the event passes the route. Raises UserError for invalid filters."""
     spec = route.get("spec") or {}
     name = f"{str(route.get('kind')).lower()}/{(route.get('metadata') or {}).get('name', '')}"
     try:
         predicate = parse((spec.get("filter") or {}).get("attributes"), spec.get("filters"))
     except InvalidFilter as invalid:
-        raise Problem(f"{name} has an invalid filter: {invalid}.") from None
+        raise UserError(f"{name} has an invalid filter: {invalid}.") from None
     steps = steps_of(predicate, event)
     return FilterVerdict(name, steps[0].passes, steps, list(_notes(route)))
 

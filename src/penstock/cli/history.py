@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,7 @@ INTERRUPT_SECONDS = 10.0
 
 
 def history_settings(data_dir: Path | None) -> Settings:
-    """The settings of the chosen stack, running or not. Raises Problem if there never was one."""
+    """The settings of the chosen stack, running or not. Raises UserError if there never was one."""
     from pydantic import ValidationError
 
     from penstock.engine import datadir
@@ -41,13 +41,13 @@ def history_settings(data_dir: Path | None) -> Settings:
         try:
             return datadir.load_settings(file)
         except ValidationError:
-            raise Problem(
+            raise UserError(
                 f"The stack of {root} was last started by another version of penstock.",
                 "Use that version, or start the stack with this one: penstock dev",
             ) from None
     settings = load(data_dir=data_dir).model_copy(update={"data_dir": root})
     if settings.kafka is None and settings.history_uri is None and not Path(settings.history_root).exists():
-        raise Problem(f"{root} has no history, and no stack is running there.", "Start one: penstock dev")
+        raise UserError(f"{root} has no history, and no stack is running there.", "Start one: penstock dev")
     return settings
 
 
@@ -66,7 +66,7 @@ def open_history(data_dir: Path | None) -> Iterator[History]:
             if history.without_kafka is not None:
                 note_without_kafka(history.without_kafka)
     except HistoryProblem as problem:
-        raise Problem(problem.what, problem.remedy) from None
+        raise UserError(problem.what, problem.remedy) from None
 
 
 def kafka_reader(settings: Settings) -> Callable[[Settings], RecordReader]:

@@ -96,16 +96,16 @@ def install(
 
 
 def _tls(mode: TlsMode, secret: str | None, issuer: str | None) -> Tls:
-    """The TLS options. Raises Problem for an invalid issuer."""
+    """The TLS options. Raises UserError for an invalid issuer."""
     from dataclasses import replace
 
     from penstock.install.tls import Tls
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     default = Tls(mode=mode.value)
     kind, _, name = (issuer or "").partition("/")
     if issuer is not None and not (kind and name):
-        raise Problem(f"Invalid --tls-issuer {issuer}.", "Write KIND/NAME, such as ClusterIssuer/ours.", exit_code=2)
+        raise UserError(f"Invalid --tls-issuer {issuer}.", "Write KIND/NAME, such as ClusterIssuer/ours.", exit_code=2)
     return replace(
         default,
         secret=secret or default.secret,
@@ -133,7 +133,7 @@ def _values(
 
     from penstock.install.values import Values
     from penstock.operations.settings_sources import resolve
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     default = Values()
     assigned = {one.partition("=")[0].strip() for one in assignments}
@@ -141,7 +141,7 @@ def _values(
     flags = {name: value for name, value in given.items() if name not in assigned}
     resolved = resolve(flags, assignments, {}, Path(os.devnull))
     if history and "://" not in (resolved.history_uri or ""):
-        raise Problem(
+        raise UserError(
             "--history requires a history_uri that every Pod can reach.",
             "Set it: --set history_uri=s3a://bucket/history.",
             exit_code=2,

@@ -48,13 +48,13 @@ def create(
     from penstock.ingress.authorization import PREFIX, digest_of
     from penstock.operations.installation import find
     from penstock.resources.api_keys import StoredKey, stored_keys
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         resource, obj = _broker(api, broker, namespace)
         keys = stored_keys(obj)
         if any(one.name == key for one in keys):
-            raise Problem(
+            raise UserError(
                 f"Broker {broker} already has a key {key}.", f"Revoke it first: penstock keys revoke {broker} {key}"
             )
         secret = PREFIX + secrets.token_urlsafe(32)
@@ -131,14 +131,14 @@ def revoke(
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
     from penstock.resources.api_keys import stored_keys
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         resource, obj = _broker(api, broker, namespace)
         keys = stored_keys(obj)
         left = [one for one in keys if one.name != key]
         if len(left) == len(keys):
-            raise Problem(f"Broker {broker} has no key {key}.", f"List its keys: penstock keys list {broker}")
+            raise UserError(f"Broker {broker} has no key {key}.", f"List its keys: penstock keys list {broker}")
         _write(api, resource, obj, left)
     typer.echo(f"Key {key} of Broker {broker} has been revoked.")
     if not left:

@@ -41,21 +41,21 @@ def kubeconfig(
     from penstock.apiserver.access.identity import account_of
     from penstock.cli.terminal import problems
     from penstock.operations.installation import folder_of
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
     from penstock.runtime.files import write_private
 
     with problems():
         root = folder_of(data_dir)
         if not (root / "kubeconfig").exists():
-            raise Problem(f"No API has been started on the data folder {root} yet.", "Start it: penstock dev")
+            raise UserError(f"No API has been started on the data folder {root} yet.", "Start it: penstock dev")
         if revoke is not None:
             _revoke(root, revoke)
             return
         account = _account(service_account) if service_account else account_of(name or "")
         if name and service_account:
-            raise Problem("--as and --service-account cannot be combined.", exit_code=2)
+            raise UserError("--as and --service-account cannot be combined.", exit_code=2)
         if groups and (account or not name):
-            raise Problem("--group requires a user: --as NAME.", exit_code=2)
+            raise UserError("--group requires a user: --as NAME.", exit_code=2)
         seconds = round(hours * 3600)
         if account:
             content = _for_account(root, *account, namespace or account[0], seconds)
@@ -69,27 +69,27 @@ def kubeconfig(
             try:
                 write_private(output.absolute(), content)
             except (OSError, ValueError) as error:
-                raise Problem(f"{output} cannot be written: {error}.") from None
+                raise UserError(f"{output} cannot be written: {error}.") from None
 
 
 def _revoke(root: Path, user: str) -> None:
     from penstock.apiserver.access import identity
     from penstock.apiserver.access.identity import COMPONENTS
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     if user in COMPONENTS:
         advice = f"Stop the stack, remove {root / 'pki' / 'tokens.json'} and start it: each component gets a new token."
-        raise Problem(f"The token of {user} cannot be revoked here: it is a component of the stack.", advice)
+        raise UserError(f"The token of {user} cannot be revoked here: it is a component of the stack.", advice)
     identity.revoke(root / "pki", user, time.time())
     typer.echo(f"All tokens issued to {user} have been revoked.")
 
 
 def _account(text: str) -> tuple[str, str]:
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
-        raise Problem(f"Invalid --service-account {text}: write NAMESPACE/NAME.", exit_code=2)
+        raise UserError(f"Invalid --service-account {text}: write NAMESPACE/NAME.", exit_code=2)
     return namespace, name
 
 
@@ -101,19 +101,19 @@ def _for_account(root: Path, namespace: str, name: str, context_namespace: str, 
     from penstock.kube.config import ConfigError, read_config
     from penstock.kube.errors import KubeError, Unavailable
     from penstock.kube.kinds import Key
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     original = root / "kubeconfig"
     try:
         with Client(read_config(original)) as client:
             issued = client.token(Key(namespace, name), {"expirationSeconds": seconds, "audiences": []})
     except ConfigError as error:
-        raise Problem(f"The kubeconfig {original} cannot be used: {error}.") from None
+        raise UserError(f"The kubeconfig {original} cannot be used: {error}.") from None
     except Unavailable as error:
         what = f"The API of the data folder {root} is unreachable: {error}."
-        raise Problem(what, "Start it: penstock dev") from None
+        raise UserError(what, "Start it: penstock dev") from None
     except KubeError as error:
-        raise Problem(f"The API issued no token for ServiceAccount {namespace}/{name}: {error}.") from None
+        raise UserError(f"The API issued no token for ServiceAccount {namespace}/{name}: {error}.") from None
     user = identity.account_user(namespace, name)
     return kubeconfig_files.for_user(
         original, user=user, token=str(issued.get("token") or ""), namespace=context_namespace
@@ -125,10 +125,10 @@ def _for_user(root: Path, name: str, groups: list[str], namespace: str, seconds:
     from penstock.apiserver.access import identity
     from penstock.apiserver.access import kubeconfig as kubeconfig_files
     from penstock.apiserver.access.signing_keys import key_files, load_signer
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     if not key_files(root / "pki"):
-        raise Problem(
+        raise UserError(
             f"The data folder {root} has no signing key for tokens yet.", "Start its stack once: penstock dev"
         )
     token = identity.issue(name, groups, seconds=seconds, signer=load_signer(root / "pki"), now=time.time())

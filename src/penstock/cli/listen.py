@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.names import completion_of
 from penstock.cli.options import DataDirOption, FilterOption, JsonOption, KubeconfigOption, NamespaceOption
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 DEFAULT_PORT = 9000
 
@@ -49,7 +49,7 @@ def listen(
 
     with problems():
         if filters and broker is None:
-            raise Problem(
+            raise UserError(
                 "--filter requires --broker: otherwise the filters of the existing Trigger apply.", exit_code=2
             )
         chosen = port if port is not None else 0 if broker is not None else DEFAULT_PORT

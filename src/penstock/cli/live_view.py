@@ -15,7 +15,7 @@ from penstock.events.event import CloudEvent
 from penstock.kafka.live import LiveSelection, SampleLimit, following
 from penstock.kafka.ranges import LogRecord
 from penstock.operations.cluster_api import CHANNELS, ClusterApi
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 POLL_SECONDS = 0.2
@@ -35,11 +35,11 @@ class ViewSelection(LiveSelection):
         return topics.ATTEMPTS if self.is_attempts else topics.EVENTS
 
     def narrowed(self, api: ClusterApi, what: str, namespace: str) -> ViewSelection:
-        """The selection restricted to one object. Raises Problem."""
+        """The selection restricted to one object. Raises UserError."""
         resource, obj = look_up(api, what, namespace, EVENTS + ROUTES)
         is_route = resource.kind.lower() in ROUTES
         if self.is_attempts and not is_route:
-            raise Problem(
+            raise UserError(
                 "--deliveries takes trigger/NAME or subscription/NAME; without a name it shows all deliveries.",
                 exit_code=2,
             )

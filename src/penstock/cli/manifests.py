@@ -13,7 +13,7 @@ import yaml
 
 from penstock.cli.output import lines_of
 from penstock.operations.formatting import duration
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.times import parse_rfc3339
 
 if TYPE_CHECKING:
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 
 def read_manifests(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file, of every file of a folder, or of standard input (`-`). Raises Problem."""
+    """The objects of a file, of every file of a folder, or of standard input (`-`). Raises UserError."""
     files = sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml", ".json")) if path.is_dir() else [path]
     return [obj for file in files for document in read_documents(file) for obj in _objects(document, file)]
 
 
 def read_documents(file: Path) -> list[Any]:
-    """The YAML documents of a file, or of standard input (`-`). Raises Problem."""
+    """The YAML documents of a file, or of standard input (`-`). Raises UserError."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         return list(yaml.safe_load_all(text))
     except OSError as error:
-        raise Problem(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
+        raise UserError(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Problem(f"{file} is not valid YAML: {' '.join(str(error).split())}.", exit_code=2) from None
+        raise UserError(f"{file} is not valid YAML: {' '.join(str(error).split())}.", exit_code=2) from None
 
 
 def _objects(document: Any, file: Path) -> list[dict[str, Any]]:
     if document is None:
         return []
     if not isinstance(document, dict) or not document.get("kind") or not document.get("apiVersion"):
-        raise Problem(f"{file} contains a document without apiVersion or kind.", exit_code=2)
+        raise UserError(f"{file} contains a document without apiVersion or kind.", exit_code=2)
     if document["kind"] == "List":
         return [one for item in document.get("items") or [] for one in _objects(item, file)]
     if not isinstance(document.get("metadata"), dict) or not document["metadata"].get("name"):
-        raise Problem(f"{file}: the {document['kind']} has no metadata.name.", exit_code=2)
+        raise UserError(f"{file}: the {document['kind']} has no metadata.name.", exit_code=2)
     return [document]
 
 

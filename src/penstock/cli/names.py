@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.kube.kinds import Obj
@@ -28,13 +28,13 @@ WORDS = {
 
 
 def split(text: str, default: str) -> tuple[str, str]:
-    """Kind and name of `kind/name`, or of a name alone. Raises Problem for an unknown kind."""
+    """Kind and name of `kind/name`, or of a name alone. Raises UserError for an unknown kind."""
     word, slash, name = text.partition("/")
     if not slash:
         return default, word
     kind = WORDS.get(word.lower())
     if kind is None or not name:
-        raise Problem(f"Invalid name {text}.", f"Write it as {default}/NAME.", exit_code=2)
+        raise UserError(f"Invalid name {text}.", f"Write it as {default}/NAME.", exit_code=2)
     return kind, name
 
 
@@ -53,10 +53,10 @@ def resource_named(kind: str) -> Resource:
 
 
 def look_up(api: ClusterApi, text: str, namespace: str, kinds: Sequence[str]) -> tuple[Resource, Obj]:
-    """The object of that name, of one of these kinds; a name without a kind is of the first. Raises Problem."""
+    """The object of that name, of one of these kinds; a name without a kind is of the first. Raises UserError."""
     kind, name = split(text, kinds[0])
     if kind not in kinds:
-        raise Problem(f"{text} is not a {' or '.join(kinds)}.", exit_code=2)
+        raise UserError(f"{text} is not a {' or '.join(kinds)}.", exit_code=2)
     resource = resource_named(kind)
     return resource, api.get(resource, namespace, name)
 
@@ -70,7 +70,7 @@ def completion_of(*kinds: str) -> Callable[[str], list[str]]:
         try:
             with find().api() as api:
                 found = {kind: _names(api, resource_named(kind)) for kind in kinds}
-        except Problem:
+        except UserError:
             return []
         words = [f"{kind}/{name}" for kind, names in found.items() for name in names]
         return [word for word in [*found[kinds[0]], *words] if word.startswith(incomplete)]

@@ -11,7 +11,7 @@ import typer
 from penstock.cli.names import completion_of
 from penstock.cli.options import DataDirOption, FilterOption, JsonOption, KubeconfigOption, NamespaceOption
 from penstock.cli.output import say
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi, Resource
@@ -146,7 +146,7 @@ def get(
             say("\n".join(kinds_lines(api.resources())))
             return
         if kind is None:
-            raise Problem("Name a kind, such as: penstock get triggers. --kinds lists the kinds.", exit_code=2)
+            raise UserError("Name a kind, such as: penstock get triggers. --kinds lists the kinds.", exit_code=2)
         word, _, one = kind.partition("/")
         resource, chosen = api.resource(word), name or one
         within = "" if everywhere or not resource.namespaced else namespace or api.namespace
@@ -177,7 +177,7 @@ def delete(
         word, _, one = (kind or "").partition("/")
         chosen = name or one
         if (file is None) == (not (word and chosen)):
-            raise Problem("Name an object, such as trigger/greetings, or a file: --file FILE.", exit_code=2)
+            raise UserError("Name an object, such as trigger/greetings, or a file: --file FILE.", exit_code=2)
         with find(data_dir, kubeconfig).api() as api:
             if file is not None:
                 deleted = [(api.resource_of(obj), obj["metadata"]) for obj in reversed(read_manifests(file))]
@@ -195,7 +195,7 @@ def delete(
 
 def _given(file: Path | None) -> Path:
     if file is None:
-        raise Problem("--file is required: --file FILE, or --file - for standard input.", exit_code=2)
+        raise UserError("--file is required: --file FILE, or --file - for standard input.", exit_code=2)
     return file
 
 
@@ -234,7 +234,7 @@ def _apply_one(api: ClusterApi, obj: dict[str, Any], namespace: str | None, wait
 
 
 def wait_ready(api: ClusterApi, resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
-    """The object once it is Ready. Raises Problem if it does not become Ready in time."""
+    """The object once it is Ready. Raises UserError if it does not become Ready in time."""
     import time
 
     from penstock.resources.conditions import READY, find, is_ready
@@ -245,7 +245,7 @@ def wait_ready(api: ClusterApi, resource: Resource, obj: dict[str, Any]) -> dict
             ready = find((obj.get("status") or {}).get("conditions"), READY) or {}
             why = ready.get("message") or ready.get("reason") or "its status is empty"
             name = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
-            raise Problem(f"{name} is not Ready after {READY_SECONDS:.0f} s: {why}.")
+            raise UserError(f"{name} is not Ready after {READY_SECONDS:.0f} s: {why}.")
         time.sleep(0.1)
         obj = api.get(resource, metadata["namespace"], metadata["name"])
     return obj

@@ -42,21 +42,21 @@ def open_console(
     from penstock.cli.terminal import problems
     from penstock.operations.installation import of_stack, running_folder
     from penstock.operations.login_link import login_link, token_in
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         if kubeconfig is not None and token is not None:
-            raise Problem("--kubeconfig and --token cannot be combined.", exit_code=2)
+            raise UserError("--kubeconfig and --token cannot be combined.", exit_code=2)
         stack = of_stack(running_folder(data_dir))
         if stack.settings is None or stack.kubeconfig is None or not stack.settings.console:
-            raise Problem("The stack runs without a console.", "Restart it with console = true.")
+            raise UserError("The stack runs without a console.", "Restart it with console = true.")
         sign_in = given_token(token) if token is not None else token_in(kubeconfig or stack.kubeconfig)
         link = login_link(stack.settings, sign_in, seconds=LINK_SECONDS, page=path)
         typer.echo(link)
         if no_browser or not has_display(os.environ):
             return
         if not webbrowser.open(link):
-            raise Problem("No browser was found.", "Open the link above within ten minutes.")
+            raise UserError("No browser was found.", "Open the link above within ten minutes.")
 
 
 def has_display(environ: Mapping[str, str], platform: str = sys.platform) -> bool:

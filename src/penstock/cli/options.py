@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 # Commands that start something.
 StartDataDirOption = Annotated[
@@ -34,7 +34,7 @@ def complete_namespaces(incomplete: str) -> list[str]:
     try:
         with find().api() as api:
             items = (api.read(api_path("v1", "namespaces")) or {}).get("items") or []
-    except Problem:
+    except UserError:
         return []
     return [name for item in items if (name := item["metadata"]["name"]).startswith(incomplete)]
 

@@ -87,12 +87,12 @@ def redrive(
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
     from penstock.operations.replays import ReplayOptions, replay_of
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         given = ReplaySubject.read(subject)
         if not given.is_route:
-            raise Problem(
+            raise UserError(
                 f"A {given.kind} has no dead letters to redrive.", "Name a Trigger or Subscription.", exit_code=2
             )
         options = ReplayOptions(

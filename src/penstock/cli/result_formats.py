@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.output import lines_of, say
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +31,9 @@ class Format(StrEnum):
 
 
 def write(result: pa.Table, form: Format, output: Path | None) -> None:
-    """Prints a result or writes it to a file. Raises Problem."""
+    """Prints a result or writes it to a file. Raises UserError."""
     if form is Format.PARQUET and output is None and sys.stdout.isatty():
-        raise Problem("Parquet cannot be printed to a terminal.", "Write it to a file: --output FILE", exit_code=2)
+        raise UserError("Parquet cannot be printed to a terminal.", "Write it to a file: --output FILE", exit_code=2)
     try:
         if form is Format.PARQUET:
             _parquet(result, output)
@@ -46,7 +46,7 @@ def write(result: pa.Table, form: Format, output: Path | None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
     except OSError as error:
-        raise Problem(f"{output} cannot be written: {error.strerror}.") from None
+        raise UserError(f"{output} cannot be written: {error.strerror}.") from None
 
 
 def table(result: pa.Table) -> str:

@@ -28,24 +28,24 @@ def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = N
     from penstock.apiserver.store.reencryption import reencrypt as encrypt_anew
     from penstock.cli.terminal import problems
     from penstock.operations.settings_sources import load
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         settings = load(assignments, data_dir=data_dir)
         database = settings.data_dir / "api.db"
         if not database.exists():
-            raise Problem(
+            raise UserError(
                 f"No API has been started on the data folder {settings.data_dir} yet.", "Start it: penstock dev"
             )
         try:
             seals = load_seals(settings.secrets_key_file, settings.secrets_key_command, settings.data_dir / "pki")
             if seals.current is None:
                 advice = "Set secrets_key_file or secrets_key_command."
-                raise Problem("There is no key to encrypt Secrets with.", advice)
+                raise UserError("There is no key to encrypt Secrets with.", advice)
             with api_stopped(settings.data_dir):
                 count = encrypt_anew(database, seals)
         except WrongKey as error:
-            raise Problem(str(error)) from None
+            raise UserError(str(error)) from None
     typer.echo(f"{count} Secret{'' if count == 1 else 's'} re-encrypted with the key {seals.current}.")
 
 
@@ -53,13 +53,13 @@ def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = N
 def api_stopped(data_dir: Path) -> Iterator[None]:
     """Holds the lock of the API: a running one could not decrypt with a key that it has not loaded."""
     from penstock.engine.datadir import exclusive
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with ExitStack() as held:
         try:
             held.enter_context(exclusive(data_dir, "apiserver"))
-        except Problem:
-            raise Problem(
+        except UserError:
+            raise UserError(
                 f"The API of the data folder {data_dir} is running.",
                 "Stop it first. Or set the new key in secrets_key_file and restart it: each start re-encrypts Secrets.",
             ) from None

@@ -80,7 +80,7 @@ def send(
     from penstock.cli.watching import WatchedEvent, watched_event
     from penstock.operations.installation import find
     from penstock.operations.sending import SendingAddress
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         one = event_of(
@@ -95,12 +95,12 @@ def send(
             subject=subject,
         )
         if watch and (count > 1 or to):
-            raise Problem(
+            raise UserError(
                 "--watch cannot be combined with --count or --to: it follows one event through a Broker or Channel.",
                 exit_code=2,
             )
         if service_account and (token or to):
-            raise Problem(
+            raise UserError(
                 "--service-account cannot be combined with --token or --to: it gets a token for a Broker or Channel.",
                 exit_code=2,
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.kube.kinds import Obj
@@ -24,29 +24,29 @@ TOKEN_VARIABLE = "PENSTOCK_SEND_TOKEN"  # noqa: S105  # the name of a variable
 
 
 def target_of(api: ClusterApi, namespace: str, broker: str | None, channel: str | None) -> tuple[Resource, Obj]:
-    """The Broker or Channel of the flags, by default the Broker `default`. Raises Problem."""
+    """The Broker or Channel of the flags, by default the Broker `default`. Raises UserError."""
     from penstock.operations.cluster_api import BROKERS, CHANNELS, IN_MEMORY_CHANNELS
 
     if broker and channel:
-        raise Problem("--broker and --channel cannot be combined.", exit_code=2)
+        raise UserError("--broker and --channel cannot be combined.", exit_code=2)
     if channel:
         for resource in (CHANNELS, IN_MEMORY_CHANNELS):
             found = api.read(resource.path(namespace, channel))
             if found is not None:
                 return resource, found
-        raise Problem(
+        raise UserError(
             f"Channel {namespace}/{channel} does not exist.", _existing(api, CHANNELS, namespace, "--channel")
         )
     name = broker or "default"
     found = api.read(BROKERS.path(namespace, name))
     if found is None:
         remedy = _existing(api, BROKERS, namespace, "--broker") or f"Create it: penstock create broker {name}"
-        raise Problem(f"Broker {namespace}/{name} does not exist.", remedy)
+        raise UserError(f"Broker {namespace}/{name} does not exist.", remedy)
     return BROKERS, found
 
 
 def address_of(installation: Installation, resource: Resource, obj: Obj) -> SendingAddress:
-    """The address to send events to. Raises Problem if there is none yet."""
+    """The address to send events to. Raises UserError if there is none yet."""
     from penstock.operations.sending import address_in
 
     metadata, address = obj["metadata"], address_in(obj)
@@ -54,7 +54,7 @@ def address_of(installation: Installation, resource: Resource, obj: Obj) -> Send
         folder = "" if resource.kind == "Broker" else "/channels"
         address = replace(address, url=f"{base}{folder}/{metadata['namespace']}/{metadata['name']}")
     if not address.url:
-        raise Problem(
+        raise UserError(
             f"{resource.kind} {metadata['namespace']}/{metadata['name']} has no address yet.", "Check that it is Ready."
         )
     return address
@@ -96,7 +96,7 @@ CaFileOption = Annotated[
 def credentials_for(
     address: SendingAddress, token: str, ca_file: Path | None, authority: Path | None = None
 ) -> SendingCredentials:
-    """The credentials to send with. Raises Problem for an invalid certificate."""
+    """The credentials to send with. Raises UserError for an invalid certificate."""
     from penstock.operations.sending import credentials_to
 
     files = [file for file in (ca_file, authority) if file is not None] if address.is_secure else []
@@ -104,24 +104,24 @@ def credentials_for(
         return credentials_to(address, token, *(_read(file, "certificates") for file in files))
     except ValueError as error:
         remedy = f"--ca-file {ca_file} must contain certificates in PEM." if ca_file is not None else ""
-        raise Problem(f"Cannot send to {address.url}: {error}.", remedy, exit_code=2) from None
+        raise UserError(f"Cannot send to {address.url}: {error}.", remedy, exit_code=2) from None
 
 
 def given_token(text: str | None) -> str:
-    """The token of a flag or variable, which may name a file. Raises Problem for an invalid one."""
+    """The token of a flag or variable, which may name a file. Raises UserError for an invalid one."""
     if not text:
         return ""
     token = _read(Path(text[1:]), "token").strip() if text.startswith("@") else text.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise Problem("Invalid --token: a token is one word of printable ASCII characters.", exit_code=2)
+        raise UserError("Invalid --token: a token is one word of printable ASCII characters.", exit_code=2)
     return token
 
 
 def token_of(api: ClusterApi, account: str, target: Obj, address: SendingAddress) -> str:
-    """A token of the ServiceAccount for the Broker or Channel. Raises Problem."""
+    """A token of the ServiceAccount for the Broker or Channel. Raises UserError."""
     metadata = target["metadata"]
     if not address.audience:
-        raise Problem(
+        raise UserError(
             f"{metadata['namespace']}/{metadata['name']} does not accept tokens: it has no audience.",
             "Send without --service-account, or set authentication-oidc: enabled in config-features.",
             exit_code=2,
@@ -134,4 +134,4 @@ def _read(file: Path, what: str) -> str:
         return file.expanduser().read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise Problem(f"The {what} in {file} cannot be read: {reason}.", exit_code=2) from None
+        raise UserError(f"The {what} in {file} cannot be read: {reason}.", exit_code=2) from None

@@ -18,7 +18,7 @@ from penstock.cli.history import (
 )
 from penstock.cli.options import DataDirOption
 from penstock.cli.result_formats import Format
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +76,7 @@ class SparkQuery:
             self._spark.stop()
 
     def run(self) -> pa.Table:
-        """The result. Raises Problem."""
+        """The result. Raises UserError."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
         from pyspark.logger import PySparkLogger
@@ -94,9 +94,9 @@ class SparkQuery:
             self._spark = spark
             result = _with_unique_names(spark.sql(self._statement)).toArrow()
         except HistoryProblem as problem:
-            raise Problem(problem.what, problem.remedy) from None
+            raise UserError(problem.what, problem.remedy) from None
         except (PySparkException, Py4JError) as error:
-            raise Problem(f"The query failed: {message_of(error)}") from None
+            raise UserError(f"The query failed: {message_of(error)}") from None
         if without_kafka is not None:
             note_without_kafka(without_kafka)
         return result

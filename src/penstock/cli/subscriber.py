@@ -25,7 +25,7 @@ from penstock.events import http
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.operations.cluster_api import BROKERS, TRIGGERS
 from penstock.operations.installation import find
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.web.server import HttpServer
 from penstock.workloads.actors.event_display import display
 
@@ -98,7 +98,7 @@ def own_trigger(
     with find(*chosen).api() as api:
         within, name = namespace or api.namespace, f"listen-{secrets.token_hex(3)}"
         if api.read(BROKERS.path(within, broker)) is None:
-            raise Problem(f"Broker {within}/{broker} does not exist.", f"Create it: penstock create broker {broker}")
+            raise UserError(f"Broker {within}/{broker} does not exist.", f"Create it: penstock create broker {broker}")
         spec = {"broker": broker, "filters": filters_of(filters), "subscriber": {"uri": url}}
         trigger = {
             "apiVersion": TRIGGERS.api_version,
@@ -118,4 +118,6 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), backlog=128)
     except OSError as error:
-        raise Problem(f"Cannot listen on {host}:{port}: {error.strerror}.", "Choose another port: --port N.") from None
+        raise UserError(
+            f"Cannot listen on {host}:{port}: {error.strerror}.", "Choose another port: --port N."
+        ) from None

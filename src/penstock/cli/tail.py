@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.names import completion_of
 from penstock.cli.options import DataDirOption, FilterOption, JsonOption, KubeconfigOption, NamespaceOption
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.cli.live_view import LiveView
@@ -64,4 +64,4 @@ def _run(view: LiveView, settings: Settings) -> None:
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     except KafkaAway as error:
-        raise Problem(f"Kafka cannot be read: {error}.") from None
+        raise UserError(f"Kafka cannot be read: {error}.") from None

@@ -20,7 +20,7 @@ from rich.text import Text
 from penstock.cli import dev
 from penstock.cli.output import safe
 from penstock.engine import running_stacks
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.hosts import reachable
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def problems() -> Iterator[None]:
     """Prints the error without a traceback and exits with its code."""
     try:
         yield
-    except Problem as problem:
+    except UserError as problem:
         errors = console(stderr=True)
         for line in problem.details:
             errors.print(f"  [dim]{escape(_readable(line))}[/dim]")

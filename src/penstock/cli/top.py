@@ -39,11 +39,11 @@ def top(
     from penstock.cli.terminal import problems
     from penstock.operations.metrics_client import MetricsSamples
     from penstock.operations.route_rates import SORTS
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         if sort not in SORTS:
-            raise Problem(f"Invalid --sort {sort}: expected one of {', '.join(SORTS)}.", exit_code=2)
+            raise UserError(f"Invalid --sort {sort}: expected one of {', '.join(SORTS)}.", exit_code=2)
         samples = MetricsSamples(metrics, data_dir)
         if not (once or as_json) and sys.stdout.isatty() and sys.stdin.isatty():
             run(samples, sort, every, lines)

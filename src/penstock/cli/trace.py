@@ -33,7 +33,7 @@ def trace(
 ) -> None:
     """Show what happened to an event: its arrival, each delivery attempt with its response, and the replies to it."""
     from penstock.cli.terminal import problems
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems(), open_history(data_dir) as history:
         shown: list[str] = []
@@ -55,7 +55,7 @@ def trace(
                 raise typer.Exit(0) from None
             history.moved_on()
         if not found:
-            raise Problem(f"Event {ident} was not found.", "penstock events lists the events of the last hour.")
+            raise UserError(f"Event {ident} was not found.", "penstock events lists the events of the last hour.")
 
 
 def new_lines(before: list[str], now: list[str]) -> list[str]:

@@ -51,16 +51,16 @@ def verify(
     from penstock.cli.terminal import SafeConsole, problems
     from penstock.operations.installation import find
     from penstock.operations.times import window
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
     from penstock.verification.run import Question, verify
 
     with problems(), _exiting_with_2():
         begin, end = window(since, until)
         if begin is None:
-            raise Problem("--since must not be empty.", exit_code=2)
+            raise UserError("--since must not be empty.", exit_code=2)
         names = [_named(route) for route in routes or ()]
         if everywhere and (names or namespace):
-            raise Problem("--all-namespaces cannot be combined with routes or --namespace.", exit_code=2)
+            raise UserError("--all-namespaces cannot be combined with routes or --namespace.", exit_code=2)
         installation = find(data_dir, kubeconfig)
         settings = installation.kafka_settings("penstock verify")
         with installation.api() as api, SafeConsole(stderr=True, quiet=as_json).status("reading") as working:
@@ -84,21 +84,23 @@ def verify(
 @contextmanager
 def _exiting_with_2() -> Iterator[None]:
     """Exit code 1 is reserved for lost events, so that scripts can rely on it."""
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     try:
         yield
-    except Problem as problem:
-        raise Problem(problem.what, problem.remedy, problem.details, exit_code=2) from problem
+    except UserError as problem:
+        raise UserError(problem.what, problem.remedy, problem.details, exit_code=2) from problem
 
 
 def _named(text: str) -> tuple[str, str]:
     from penstock.cli.names import split
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     kind, name = split(text, "trigger")
     if kind not in KINDS:
-        raise Problem(f"{text} is not a Trigger or Subscription: write trigger/NAME or subscription/NAME.", exit_code=2)
+        raise UserError(
+            f"{text} is not a Trigger or Subscription: write trigger/NAME or subscription/NAME.", exit_code=2
+        )
     return KINDS[kind], name
 
 

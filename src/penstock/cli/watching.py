@@ -21,7 +21,7 @@ from penstock.kafka.ranges import LogRecord
 from penstock.kafka.topic_ends import KafkaAway
 from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import BROKERS, SUBSCRIPTIONS, TRIGGERS, ClusterApi, Resource
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 POLL_SECONDS = 0.2
@@ -96,7 +96,7 @@ def watched_event(
             code = send()
             return code or _follow(reader, watched, timeout, as_json)
     except KafkaAway as error:
-        raise Problem(f"Kafka cannot be read: {error}.") from None
+        raise UserError(f"Kafka cannot be read: {error}.") from None
 
 
 def _follow(reader: LiveReader, watched: WatchedEvent, timeout: float, as_json: bool) -> int:

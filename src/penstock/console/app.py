@@ -23,7 +23,7 @@ from penstock.console.events.state import EventsState
 from penstock.console.guard import ConsoleGuard, names_of
 from penstock.console.map import page as map_page
 from penstock.console.pages import problem_page, problem_response
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle, first
 from penstock.settings import Settings
 from penstock.web.server import HttpServer, listen
@@ -57,7 +57,7 @@ def application(console: Console) -> Starlette:
             Middleware(SignedIn, console=console),
             Middleware(GZipMiddleware),
         ],
-        exception_handlers={Problem: problem_response, OperatorsOnly: operators_only, HTTPException: not_found},
+        exception_handlers={UserError: problem_response, OperatorsOnly: operators_only, HTTPException: not_found},
     )
     app.state.console = console
     app.state.events = EventsState(console.settings, console.stopping)
@@ -71,7 +71,7 @@ async def healthy(request: Request) -> Response:
 
 async def operators_only(request: Request, error: Exception) -> Response:
     """The error page for users who are not operators."""
-    problem = Problem(
+    problem = UserError(
         "This page is for operators.",
         f"Sign in with a token that has all permissions on {' and '.join(OPERATED)} in all namespaces.",
     )
@@ -82,8 +82,8 @@ async def not_found(request: Request, error: Exception) -> Response:
     """The error page for a path that does not exist, or an invalid request."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404:
-        return problem_page(request, status, "404 Not found", Problem("This page does not exist."))
-    return problem_page(request, status, "Invalid request", Problem(f"The request is invalid (status {status})."))
+        return problem_page(request, status, "404 Not found", UserError("This page does not exist."))
+    return problem_page(request, status, "Invalid request", UserError(f"The request is invalid (status {status})."))
 
 
 class SignedIn:
@@ -102,7 +102,7 @@ class SignedIn:
         request.state.session = None
         try:
             request.state.session = await self._console.sessions.of(request)
-        except Problem as problem:
+        except UserError as problem:
             if not signs_in:
                 await (await problem_response(request, problem))(scope, receive, send)
                 return

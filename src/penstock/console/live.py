@@ -14,7 +14,7 @@ from penstock.console.console import Console, OperatorsOnly, console_of
 from penstock.console.numbers import Frame
 from penstock.console.sessions import Session
 from penstock.operations.route_rates import RouteRow
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 
 def stream(request: Request, messages: AsyncGenerator[bytes], check: Callable[[], object]) -> StreamingResponse:
@@ -39,7 +39,7 @@ async def _while_allowed(
                 checked = session.checked
                 try:
                     await asyncio.to_thread(check)
-                except (Problem, OperatorsOnly):
+                except (UserError, OperatorsOnly):
                     return
             yield one
     finally:
@@ -49,7 +49,7 @@ async def _while_allowed(
 async def _holds(console: Console, session: Session) -> bool:
     try:
         return await console.sessions.holds(session)
-    except Problem:
+    except UserError:
         return False
 
 
@@ -68,7 +68,7 @@ async def numbers(request: Request) -> StreamingResponse:
 
 
 def may_see_all(console: Console, request: Request) -> None:
-    """The numbers name every route, so only users who may list all routes can see them. Raises Problem."""
+    """The numbers name every route, so only users who may list all routes can see them. Raises UserError."""
     session = console.session(request)
     if session is None or not session.owner.is_operator:
         console.objects.of(console.api(request))

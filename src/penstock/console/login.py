@@ -17,7 +17,7 @@ from penstock.console.console import console_of
 from penstock.console.pages import back, form, render
 from penstock.console.sessions import LONGEST_LINK_SECONDS
 from penstock.engine import datadir
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.sockets import account_of
 
 LINKS = "/login/links"
@@ -37,7 +37,7 @@ async def check(request: Request) -> Response:
     try:
         token = checked_token(given.get("token", "").strip())
         owner = await asyncio.to_thread(console.owner_of, token)
-    except Problem as problem:
+    except UserError as problem:
         return _form(request, 401, str(problem), given.get("to"))
     response = back(local_path(given.get("to")))
     console.sessions.begin(request, response, token, owner)
@@ -52,7 +52,7 @@ async def make_link(request: Request) -> Response:
         return JSONResponse({"problem": "A token is required: Authorization: Bearer TOKEN."}, 401)
     wanted = given.get("seconds", "")
     if not wanted.isdecimal() or len(wanted) > 4 or not 0 < int(wanted) <= LONGEST_LINK_SECONDS:
-        raise Problem(f"Invalid seconds: expected a number from 1 to {LONGEST_LINK_SECONDS}.")
+        raise UserError(f"Invalid seconds: expected a number from 1 to {LONGEST_LINK_SECONDS}.")
     owner = await asyncio.to_thread(console.owner_of, checked_token(token.strip()))
     code = console.links.make(token.strip(), owner, await asyncio.to_thread(_account, request), int(wanted))
     return JSONResponse({"path": f"{LINKS}/{code}"}, 201)
@@ -89,7 +89,7 @@ async def follow_link(request: Request) -> Response:
         return _used(request, given.get("to"))
     try:
         owner = await asyncio.to_thread(console.owner_of, link.token)
-    except Problem as problem:
+    except UserError as problem:
         return _form(request, 401, str(problem), given.get("to"))
     response = back(local_path(given.get("to")))
     response.headers["Referrer-Policy"] = "no-referrer"
@@ -105,11 +105,11 @@ async def leave(request: Request) -> Response:
 
 
 def checked_token(text: str) -> str:
-    """The token, if it is valid. Raises Problem."""
+    """The token, if it is valid. Raises UserError."""
     if not text:
-        raise Problem("Paste a token.")
+        raise UserError("Paste a token.")
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise Problem("Invalid token: a token is one word of printable ASCII characters.")
+        raise UserError("Invalid token: a token is one word of printable ASCII characters.")
     return text
 
 

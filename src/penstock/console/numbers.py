@@ -118,13 +118,13 @@ class Numbers:
         self.past.add(self.frame)
 
     def _counting(self) -> tuple[Counted | None, str]:
-        from penstock.runtime.errors import Problem
+        from penstock.runtime.errors import UserError
 
         if self._sample is None:
             return None, "Metrics are off (setting metrics): only the status of objects is shown."
         try:
             return self._sample(), ""
-        except Problem as problem:
+        except UserError as problem:
             return None, str(problem)
 
 

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from penstock.console.console import console_of
 from penstock.operations.cluster_api import NotAllowed, NotReached, NotThere, UnknownToken
 from penstock.operations.formatting import count, duration
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ async def form_fields(request: Request) -> list[tuple[str, str]]:
     try:
         body = await request.body()
     except ClientDisconnect:
-        raise Problem("The form is too large or incomplete.") from None
+        raise UserError("The form is too large or incomplete.") from None
     return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
 
 
@@ -126,8 +126,8 @@ def back(path: str) -> RedirectResponse:
 
 
 async def problem_response(request: Request, error: Exception) -> Response:
-    """A Problem as a page, or as text for a script."""
-    if not isinstance(error, Problem):
+    """A UserError as a page, or as text for a script."""
+    if not isinstance(error, UserError):
         raise error
     status = status_of(error, request.method)
     if "text/html" not in request.headers.get("accept", ""):
@@ -135,7 +135,7 @@ async def problem_response(request: Request, error: Exception) -> Response:
     return problem_page(request, status, "Not done", error)
 
 
-def problem_page(request: Request, status: int, title: str, problem: Problem) -> HTMLResponse:
+def problem_page(request: Request, status: int, title: str, problem: UserError) -> HTMLResponse:
     """A page that says what went wrong, and leads back."""
     return render(request, "problem.html", status, title=title, problem=problem, before=page_before(request))
 
@@ -149,8 +149,8 @@ def page_before(request: Request) -> str:
     return "" if path == request.url.path else path
 
 
-def status_of(problem: Problem, method: str) -> int:
-    """The HTTP status of a Problem."""
+def status_of(problem: UserError, method: str) -> int:
+    """The HTTP status of a UserError."""
     for kind, status in ((NotThere, 404), (NotReached, 502), (UnknownToken, 401), (NotAllowed, 403)):
         if isinstance(problem, kind):
             return status

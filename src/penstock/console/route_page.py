@@ -34,7 +34,7 @@ from penstock.operations.cluster_api import (
 )
 from penstock.operations.replays import ReplayOptions, ReplaySubject, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.operations.route_rates import RouteName
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.hosts import without_userinfo
 
 
@@ -213,12 +213,12 @@ def _replay(api: ClusterApi, resource: Resource, namespace: str, name: str, give
 
 
 def replay_options(given: dict[str, str]) -> ReplayOptions:
-    """The options in the form of a Replay. Raises Problem."""
+    """The options in the form of a Replay. Raises UserError."""
     rate = given.get("rate", "").strip()
     try:
         events_a_second = float(rate) if rate else None
     except ValueError:
-        raise Problem(f"Invalid rate {rate}: expected events per second.") from None
+        raise UserError(f"Invalid rate {rate}: expected events per second.") from None
     return ReplayOptions(
         since=given.get("since", "").strip() or None,
         until=given.get("until", "").strip() or None,

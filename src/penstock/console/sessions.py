@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.operations.cluster_api import UnknownToken
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 500
@@ -46,7 +46,7 @@ class TokenOwner(NamedTuple):
 
 
 Check = Callable[[str], TokenOwner]
-"""Asks the API whose token it is. Blocks. Raises Problem; UnknownToken for a token that is not valid."""
+"""Asks the API whose token it is. Blocks. Raises UserError; UnknownToken for a token that is not valid."""
 
 
 @dataclass(eq=False)
@@ -61,7 +61,7 @@ class Session:
     """When the API last said who the owner is."""
     due: float
     """When it is asked again."""
-    problem: Problem | None = None
+    problem: UserError | None = None
     """Why it has not answered since."""
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -76,12 +76,12 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
 
     async def of(self, request: Request) -> Session | None:
-        """The session that a request belongs to. Raises Problem where the API has not answered for too long."""
+        """The session that a request belongs to. Raises UserError where the API has not answered for too long."""
         session = self._sessions.get(request.cookies.get(self.cookie, ""))
         return session if session is not None and await self.holds(session) else None
 
     async def holds(self, session: Session) -> bool:
-        """Whether the session is still valid; asks the API again if the last check is old. Raises Problem like `of`."""
+        """Whether the session is still valid; asks the API again if the last check is old. Raises UserError like `of`."""
         if session.ends <= self._clock():
             self._forget(session)
         elif session.due <= self._clock():
@@ -99,7 +99,7 @@ class Sessions:
             session.owner = await asyncio.to_thread(self._check, session.token)
         except UnknownToken:
             self._forget(session)
-        except Problem as problem:
+        except UserError as problem:
             session.problem, session.due = problem, self._clock() + RETRY_SECONDS
         else:
             session.problem, session.checked = None, self._clock()

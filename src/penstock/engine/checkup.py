@@ -14,7 +14,7 @@ from typing import Literal
 import psutil
 
 from penstock.engine import datadir, jars, java, ports
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 OLDEST_PYTHON = (3, 11)
@@ -53,13 +53,13 @@ def examine(settings: Settings) -> list[CheckupFinding]:
 def _judged(subject: str, look: Callable[[], str]) -> Iterator[CheckupFinding]:
     try:
         yield CheckupFinding("good", subject, look())
-    except Problem as problem:
+    except UserError as problem:
         yield CheckupFinding("bad", subject, problem.what, problem.remedy)
 
 
 def _python() -> str:
     if sys.version_info < OLDEST_PYTHON:
-        raise Problem(
+        raise UserError(
             f"Python {platform.python_version()} is too old.",
             "Install Python 3.11 or newer and install penstock there.",
         )
@@ -91,7 +91,7 @@ def _ports(settings: Settings) -> Iterator[CheckupFinding]:
             if number:
                 ports.check_free(settings.host, number, port)
             yield CheckupFinding("good", f"port {number}" if number else "port", f"free for {port.needed_by}")
-        except Problem as problem:
+        except UserError as problem:
             yield CheckupFinding("bad", f"port {number}", problem.what, problem.remedy)
 
 
@@ -102,7 +102,7 @@ def _disk(settings: Settings) -> str:
     free = shutil.disk_usage(place).free // 2**20
     wanted = settings.min_free_disk_mib + settings.retention_mib
     if free < settings.min_free_disk_mib:
-        raise Problem(
+        raise UserError(
             f"{free} MiB free at {place}; penstock needs at least {settings.min_free_disk_mib} MiB to accept events.",
             "Free some space, or choose another folder with --data-dir.",
         )

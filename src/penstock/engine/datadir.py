@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 # A folder for its owner alone: it holds Secrets, certificates' keys and every event. Folders are 0700 and files 0600.
@@ -46,13 +46,13 @@ def administrator_remark() -> str | None:
 
 
 def check_owner(root: Path) -> str | None:
-    """Raises Problem if the folder is somebody else's. The administrator may use it and is told; then the remark."""
+    """Raises UserError if the folder is somebody else's. The administrator may use it and is told; then the remark."""
     owner = _owner(root)
     if owner == os.geteuid():
         return None
     if os.geteuid() == 0:
         return f"The data folder {root} belongs to {_name(owner)}; what is added to it belongs to {_name(0)}."
-    raise Problem(
+    raise UserError(
         f"The data folder {root} belongs to {_name(owner)}, who could read all events and Secrets in it.",
         "Choose your own with --data-dir; penstock creates it with private permissions.",
     )
@@ -127,7 +127,7 @@ class DataDir:
     def open(self, settings: Settings) -> list[str]:
         """Creates the folders, takes the lock and closes the folder to other users; returns what to tell of that.
 
-        Raises Problem if the folder cannot be used or is in use.
+        Raises UserError if the folder cannot be used or is in use.
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -138,23 +138,23 @@ class DataDir:
             remarks.append(close_to_others(self.root))
             free = shutil.disk_usage(self.root).free // 2**20
         except PermissionError as error:
-            raise Problem(
+            raise UserError(
                 f"The data folder {self.root} cannot be used: no permission for {error.filename}.",
                 "Change its owner or permissions, or choose another with --data-dir.",
             ) from None
         except (FileExistsError, NotADirectoryError) as error:
-            raise Problem(
+            raise UserError(
                 f"The data folder {self.root} cannot be used: {error.filename} is not a folder.",
                 "Remove it, or choose another with --data-dir.",
             ) from None
         except OSError as error:
-            raise Problem(
+            raise UserError(
                 f"The data folder {self.root} cannot be used: {error.strerror}.",
                 "Free some space, or choose another with --data-dir.",
             ) from None
         if free < settings.min_free_disk_mib:
             self.close()
-            raise Problem(
+            raise UserError(
                 f"The disk of {self.root} has {free} MiB left; penstock needs at least "
                 f"{settings.min_free_disk_mib} MiB to accept events.",
                 "Free some space, choose another folder with --data-dir, or lower min_free_disk_mib.",
@@ -200,7 +200,7 @@ class DataDir:
         except BlockingIOError:
             owner = os.pread(fd, 32, 0).decode().strip()
             os.close(fd)
-            raise Problem(
+            raise UserError(
                 f"Another stack{f' (pid {owner})' if owner else ''} is running on the data folder {self.root}.",
                 "Stop it, or start this one with another --data-dir (and --port 0).",
             ) from None
@@ -211,14 +211,14 @@ class DataDir:
 
 @contextlib.contextmanager
 def exclusive(root: Path, what: str) -> Iterator[None]:
-    """Keeps a second process from doing `what` on this data folder. Raises Problem where one does."""
+    """Keeps a second process from doing `what` on this data folder. Raises UserError where one does."""
     (root / LOCK_FILE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     held = os.open(root / LOCK_FILE.with_name(f"{what}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise Problem(
+        raise UserError(
             f"Another {what} is running on the data folder {root}.", "Choose another with --data-dir."
         ) from None
     finally:
@@ -231,11 +231,11 @@ def load_settings(path: Path) -> Settings:
 
 
 def read_stack(root: Path) -> dict[str, Any] | None:
-    """What the stack of a data folder last recorded; None if it never did. Raises Problem in another user's folder."""
+    """What the stack of a data folder last recorded; None if it never did. Raises UserError in another user's folder."""
     try:
         recorded: dict[str, Any] = json.loads((root / STACK_FILE).read_bytes())
     except PermissionError:
-        raise Problem(
+        raise UserError(
             f"The data folder {root} is readable by its owner only.",
             "Run the command as that user, or choose another folder with --data-dir.",
         ) from None

@@ -36,7 +36,7 @@ from penstock.kafka.clients import (
     librdkafka_options,
 )
 from penstock.kafka_properties import MECHANISMS
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.files import write_private
 from penstock.settings import Settings
 
@@ -207,7 +207,7 @@ def _format(config: Path, password: str, jars: Jars, java: Java, shared: list[st
     finally:
         arguments.unlink()
     if ran.returncode != 0:
-        raise Problem(
+        raise UserError(
             f"Kafka could not format its storage in {config.parent}.",
             "If you do not need its content, remove the folder; otherwise choose another with --data-dir.",
             tuple((ran.stdout + ran.stderr).splitlines()[-12:]),

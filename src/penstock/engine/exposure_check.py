@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.hosts import is_loopback
 from penstock.settings import Settings
 
@@ -19,12 +19,12 @@ _QUESTION = "SELECT body FROM objects WHERE resource = 'configmaps' AND namespac
 
 
 def check(settings: Settings) -> None:
-    """Raises Problem where everybody on the network could send events, and nobody has said that this is meant."""
+    """Raises UserError where everybody on the network could send events, and nobody has said that this is meant."""
     if is_loopback(settings.host) or settings.insecure_open:
         return
     if settings.kubeconfig is None and features.enabled_by(AUTHENTICATION, stored_features(settings.data_dir)):
         return
-    raise Problem(
+    raise UserError(
         f"The ingress would listen on {settings.host} and accept events from everyone who can reach it: "
         f"the feature {AUTHENTICATION} is not enabled.",
         "Enable it first (docs/security.md), listen on --host 127.0.0.1, or set --insecure-open (insecure_open = true) "

@@ -19,7 +19,7 @@ from pathlib import Path
 from penstock.engine.jar_files import ivy, pinned_jars
 from penstock.engine.jar_files.ivy import PIPELINE, JarSet, Progress
 from penstock.engine.java import Java
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -71,7 +71,7 @@ def archive_folder(settings: Settings) -> Path:
 def resolve(
     settings: Settings, java: Java, progress: Progress = lambda done, total, what: None, wanted: JarSet = PIPELINE
 ) -> Jars:
-    """The jars, fetched first if they are missing or damaged. Raises Problem if that fails."""
+    """The jars, fetched first if they are missing or damaged. Raises UserError if that fails."""
     root, sums = folder(settings, wanted), pinned_jars.sums(pinned_jars.pinned(wanted.file))
     try:
         if _is_whole(root, sums):  # asked without the lock: the cache may be part of an image, where nothing is written
@@ -81,7 +81,7 @@ def resolve(
             if not _is_whole(root, sums):
                 _fetch(root, java, progress, wanted, sums)
     except OSError as error:
-        raise Problem(
+        raise UserError(
             f"The cache folder {cache_root(settings)} cannot be used: {error.strerror} ({error.filename}).",
             "Free some space, change its permissions, or choose another with --cache-dir.",
         ) from None
@@ -109,7 +109,7 @@ def _fetch(root: Path, java: Java, progress: Progress, wanted: JarSet, sums: Map
         ivy.fetch(staging, java, progress, wanted)
         shutil.rmtree(staging / "ivy")
         if wrong := pinned_jars.differences(staging, sums):
-            raise Problem(
+            raise UserError(
                 f"The checksums of the downloaded jars of {wanted.what} differ from those that penstock expects. "
                 "The files were discarded.",
                 "Try another network or mirror. If they differ there too, report it as SECURITY.md describes.",

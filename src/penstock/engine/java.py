@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 SUPPORTED = (17, 21)
 PROBE_SECONDS = 60.0
@@ -70,7 +70,7 @@ def parse_version(output: str) -> tuple[str, int] | None:
 
 
 def find(environ: dict[str, str] | None = None) -> Java:
-    """The Java to use: JAVA_HOME's, the PATH's, then the usual places. Raises Problem if none is supported."""
+    """The Java to use: JAVA_HOME's, the PATH's, then the usual places. Raises UserError if none is supported."""
     seen: list[Java] = []
     for program in _candidates(dict(os.environ) if environ is None else environ):
         java = probe(program)
@@ -80,9 +80,9 @@ def find(environ: dict[str, str] | None = None) -> Java:
             return java
         seen.append(java)
     if not seen:
-        raise Problem("penstock needs Java 17 or 21 and found no Java.", HOW_TO_GET_IT)
+        raise UserError("penstock needs Java 17 or 21 and found no Java.", HOW_TO_GET_IT)
     listed = ", ".join(_told(java) for java in seen)
-    raise Problem(f"penstock needs Java 17 or 21 and found {listed}.", HOW_TO_GET_IT)
+    raise UserError(f"penstock needs Java 17 or 21 and found {listed}.", HOW_TO_GET_IT)
 
 
 def probe(program: Path) -> Java | None:

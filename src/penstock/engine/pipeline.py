@@ -23,7 +23,7 @@ from penstock.engine import jars, spark
 from penstock.engine.hanging_transactions import end_hanging
 from penstock.engine.topics import setup as topics
 from penstock.observability.logs import describe
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle, end_at_once, first
 from penstock.settings import Settings
 
@@ -156,7 +156,7 @@ async def _run_services(
     try:
         coming.result()
     except AnotherLog as error:
-        raise Problem(error.what, ADVICE) from None
+        raise UserError(error.what, ADVICE) from None
     lifecycle.ready(spark=session.version, **_status(services))
     lifecycle.doubts.append(lambda: why_unready(_status(services)))
     try:
@@ -213,7 +213,7 @@ async def _watch(services: dict[str, Service], lifecycle: Lifecycle) -> None:
         for name, service in services.items():
             failure = service.failure()
             if isinstance(failure, AnotherLog):
-                raise Problem(failure.what, ADVICE)
+                raise UserError(failure.what, ADVICE)
             if failure is not None:
                 raise RuntimeError(f"the {name} failed: {failure}") from failure
         status = await asyncio.to_thread(_status, services)

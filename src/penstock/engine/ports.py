@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -51,7 +51,7 @@ def needed(settings: Settings) -> list[Port]:
 
 
 def resolve(settings: Settings) -> Settings:
-    """The settings with every port a number that is free now. Raises Problem for one that is in use.
+    """The settings with every port a number that is free now. Raises UserError for one that is in use.
 
     `port` 0 makes every port that nobody set 0 too: who asks for any port wants a second stack beside another one.
     """
@@ -84,7 +84,7 @@ def free_port_beside(settings: Settings) -> int:
 
 
 def check_free(host: str, number: int, port: Port) -> None:
-    """Raises Problem if `number` cannot be listened on."""
+    """Raises UserError if `number` cannot be listened on."""
     remedy = f"Choose another with {port.flag} NUMBER, or free ports with --port 0."
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,12 +93,14 @@ def check_free(host: str, number: int, port: Port) -> None:
             probe.listen(1)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise Problem(f"Port {number} is in use{_owner(number)}; {port.needed_by} needs it.", remedy) from None
+                raise UserError(
+                    f"Port {number} is in use{_owner(number)}; {port.needed_by} needs it.", remedy
+                ) from None
             if error.errno in (errno.EACCES, errno.EPERM):
-                raise Problem(
+                raise UserError(
                     f"Port {number}, which {port.needed_by} needs, is not permitted for this user.", remedy
                 ) from None
-            raise Problem(
+            raise UserError(
                 f"{port.needed_by} cannot listen on {host}:{number} ({error.strerror}).",
                 "Choose another address with --host.",
             ) from None

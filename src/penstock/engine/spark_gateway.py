@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 MAIN = "org.apache.spark.api.python.PythonGatewayServer"
 START_SECONDS = 120.0
@@ -100,7 +100,7 @@ def spark_home() -> Path:
     """Where pyspark is installed, without importing it."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise Problem("pyspark is not installed.", "Reinstall penstock: pip install --force-reinstall penstock")
+        raise UserError("pyspark is not installed.", "Reinstall penstock: pip install --force-reinstall penstock")
     return Path(spec.submodule_search_locations[0])
 
 

@@ -17,7 +17,7 @@ from penstock.kube.client import Client
 from penstock.kube.config import ConfigError, read_config, usual_config
 from penstock.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
 from penstock.kube.kinds import Kind, Obj, key_of
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 FILES = {
     "01-namespace.yaml": "The namespace.",
@@ -83,12 +83,12 @@ class Applier:
             config = usual_config() if kubeconfig is None else read_config(kubeconfig)
             self._client = Client(config, field_manager=FIELD_MANAGER)
         except ConfigError as error:
-            raise Problem(
+            raise UserError(
                 f"The cluster to install into cannot be used: {error}.", "Choose one with --kubeconfig."
             ) from None
 
     def apply(self, manifests: list[Manifest], *, force: bool, dry_run: bool) -> Iterator[tuple[Obj, str]]:
-        """Each object with what was done to it: `applied`, or `kept` where it is the user's. Raises Problem."""
+        """Each object with what was done to it: `applied`, or `kept` where it is the user's. Raises UserError."""
         for manifest in manifests:
             yield manifest.obj, self._told(manifest, force, dry_run)
 
@@ -108,9 +108,9 @@ class Applier:
         try:
             return self._apply(manifest, force, dry_run)
         except Unavailable as error:
-            raise Problem(f"The API of the cluster is unreachable ({error}).", "Check the kubeconfig.") from None
+            raise UserError(f"The API of the cluster is unreachable ({error}).", "Check the kubeconfig.") from None
         except KubeError as error:
-            raise Problem(f"{name} was rejected: {error}", _remedy(error, dry_run)) from None
+            raise UserError(f"{name} was rejected: {error}", _remedy(error, dry_run)) from None
 
 
 def _remedy(error: KubeError, dry_run: bool) -> str:

@@ -16,7 +16,7 @@ from penstock.kube.paths import NotASegment, api_path, version_path
 from penstock.operations.installation import Installation
 from penstock.resources.delivery import PAUSED
 from penstock.resources.metadata import is_object_name
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 FIELD_MANAGER = "penstock-cli"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -33,12 +33,12 @@ class Resource:
     short_names: tuple[str, ...] = ()
 
     def path(self, namespace: str, name: str | None = None) -> str:
-        """The path of its objects, or of one. Raises Problem for an invalid name."""
+        """The path of its objects, or of one. Raises UserError for an invalid name."""
         with self._naming():
             return api_path(self.api_version, self.plural, self.within(namespace), name)
 
     def key(self, namespace: str, name: str) -> Key:
-        """The key of an object; without a namespace if the kind has none. Raises Problem as `path` does."""
+        """The key of an object; without a namespace if the kind has none. Raises UserError as `path` does."""
         self.path(namespace, name)
         return Key(namespace if self.namespaced else "", name)
 
@@ -51,7 +51,7 @@ class Resource:
         try:
             yield
         except NotASegment as error:
-            raise Problem(f"{self.kind}: {error}", exit_code=2) from None
+            raise UserError(f"{self.kind}: {error}", exit_code=2) from None
 
 
 BROKERS = Resource("eventing.knative.dev/v1", "Broker", "brokers", True)
@@ -67,24 +67,24 @@ ROUTES = (TRIGGERS, SUBSCRIPTIONS)
 TARGETS = (BROKERS, CHANNELS, IN_MEMORY_CHANNELS)
 
 
-class NotThere(Problem):
+class NotThere(UserError):
     """The object does not exist."""
 
 
-class NotReached(Problem):
+class NotReached(UserError):
     """The API is unreachable."""
 
 
-class UnknownToken(Problem):
+class UnknownToken(UserError):
     """The API rejected the token: it is wrong, revoked or expired."""
 
 
-class NotAllowed(Problem):
+class NotAllowed(UserError):
     """The user lacks the permission."""
 
 
 class ClusterApi:
-    """A connection to the API of an installation. Every call raises Problem if it fails."""
+    """A connection to the API of an installation. Every call raises UserError if it fails."""
 
     def __init__(self, installation: Installation, *, token: str | None = None) -> None:
         """A token replaces the user of the kubeconfig."""
@@ -160,7 +160,7 @@ class ClusterApi:
     def token(self, namespace: str, account: str, audience: str) -> str:
         """A token of a ServiceAccount for an audience, valid as long as the server decides."""
         if not is_object_name(account):
-            raise Problem(f"{account!r} is not a valid name of a ServiceAccount.", exit_code=2)
+            raise UserError(f"{account!r} is not a valid name of a ServiceAccount.", exit_code=2)
         key = _ACCOUNTS.key(namespace, account)
         with self._problems(), self._missing(f"ServiceAccount {namespace}/{account}"):
             return str(self._client.token(key, {"audiences": [audience]})["token"])
@@ -194,10 +194,10 @@ class ClusterApi:
             fits = name in (one.plural, one.kind.lower(), *one.short_names)
             if fits and (not group or one.api_version.partition("/")[0] == group):
                 return one
-        raise Problem(f"Unknown kind {word}.", "List the kinds: penstock get --kinds", exit_code=2)
+        raise UserError(f"Unknown kind {word}.", "List the kinds: penstock get --kinds", exit_code=2)
 
     def resource_of(self, obj: Obj) -> Resource:
-        """The kind of an object. Raises Problem if the server does not have it."""
+        """The kind of an object. Raises UserError if the server does not have it."""
         version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
         try:
             listed = (self.read(version_path(version)) or {}).get("resources") or []
@@ -206,7 +206,7 @@ class ClusterApi:
         for one in listed if kind else []:
             if one["kind"] == kind and "/" not in one["name"]:
                 return Resource(version, kind, one["name"], one["namespaced"])
-        raise Problem(f'no matches for kind "{kind}" in version "{version}"')
+        raise UserError(f'no matches for kind "{kind}" in version "{version}"')
 
     @contextlib.contextmanager
     def _missing(self, what: str) -> Iterator[None]:
@@ -228,7 +228,7 @@ class ClusterApi:
             ) from None
         except KubeError as error:
             text = re.sub(r"\s+", " ", str(error)).rstrip(".") + "."
-            raise NotAllowed(text) if isinstance(error, Forbidden) else Problem(text) from None
+            raise NotAllowed(text) if isinstance(error, Forbidden) else UserError(text) from None
 
 
 def _versions(group: Obj) -> list[str]:
@@ -246,8 +246,8 @@ def _config(installation: Installation) -> ClusterConfig:
         raise _unusable(installation, error) from None
 
 
-def _unusable(installation: Installation, error: ConfigError) -> Problem:
-    return Problem(f"The configuration of {installation.where} cannot be used: {error}.", exit_code=2)
+def _unusable(installation: Installation, error: ConfigError) -> UserError:
+    return UserError(f"The configuration of {installation.where} cannot be used: {error}.", exit_code=2)
 
 
 def is_paused(route: Obj) -> bool:
@@ -256,6 +256,6 @@ def is_paused(route: Obj) -> bool:
 
 
 def set_paused(api: ClusterApi, resource: Resource, route: Obj, paused: bool) -> Obj:
-    """Pauses or resumes the deliveries of a route. Raises Problem."""
+    """Pauses or resumes the deliveries of a route. Raises UserError."""
     metadata = route["metadata"]
     return api.annotate(resource, metadata["namespace"], metadata["name"], {PAUSED: "true" if paused else None})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi
@@ -44,14 +44,14 @@ class Installation:
         return ClusterApi(self)
 
     def kafka_settings(self, command: str) -> Settings:
-        """Settings to reach its Kafka with. Raises Problem if its address is unknown."""
+        """Settings to reach its Kafka with. Raises UserError if its address is unknown."""
         if self.settings is not None:
             return self.settings
         from penstock.operations.settings_sources import load
 
         settings = load()
         if settings.kafka is None:
-            raise Problem(
+            raise UserError(
                 f"`{command}` needs the address of the Kafka of {self.where}.",
                 "Set PENSTOCK_KAFKA=HOST:PORT,… (and PENSTOCK_KAFKA_CONF for TLS and SASL).",
                 exit_code=2,
@@ -62,9 +62,9 @@ class Installation:
 def find(
     data_dir: Path | None = None, kubeconfig: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> Installation:
-    """The chosen installation. Raises Problem if there is none, or the choice is ambiguous."""
+    """The chosen installation. Raises UserError if there is none, or the choice is ambiguous."""
     if data_dir is not None and kubeconfig is not None:
-        raise Problem("--data-dir and --kubeconfig cannot be combined.", exit_code=2)
+        raise UserError("--data-dir and --kubeconfig cannot be combined.", exit_code=2)
     if data_dir is not None:
         return of_stack(data_dir.expanduser().absolute())
     if kubeconfig is not None:
@@ -75,22 +75,22 @@ def find(
 
 
 def running_folder(data_dir: Path | None = None) -> Path:
-    """The data folder of the chosen running stack. Raises Problem if none runs."""
+    """The data folder of the chosen running stack. Raises UserError if none runs."""
     from penstock.engine import datadir, running_stacks
 
     chosen, named = _folder_of_settings(data_dir)
     if datadir.runs(chosen):
         return chosen
     if named:
-        raise Problem(f"No stack is running on the data folder {chosen}.", _others(running_stacks.running()))
+        raise UserError(f"No stack is running on the data folder {chosen}.", _others(running_stacks.running()))
     match running_stacks.running():
         case []:
-            raise Problem("No stack is running.", _others([]))
+            raise UserError("No stack is running.", _others([]))
         case [only]:
             return only
         case several:
             folders = "\n".join(f"  --data-dir {folder}" for folder in several)
-            raise Problem(f"Several stacks are running; choose one with:\n{folders}", exit_code=2)
+            raise UserError(f"Several stacks are running; choose one with:\n{folders}", exit_code=2)
 
 
 def folder_of(data_dir: Path | None = None) -> Path:
@@ -108,18 +108,20 @@ def folder_of(data_dir: Path | None = None) -> Path:
 
 
 def of_stack(root: Path) -> Installation:
-    """The running stack of a data folder. Raises Problem if none is running."""
+    """The running stack of a data folder. Raises UserError if none is running."""
     from pydantic import ValidationError
 
     from penstock.engine import datadir, running_stacks
     from penstock.settings import Settings
 
     if datadir.read_stack(root) is None or not datadir.runs(root):
-        raise Problem(f"No stack is running on the data folder {root}.", _others(running_stacks.running()))
+        raise UserError(f"No stack is running on the data folder {root}.", _others(running_stacks.running()))
     try:
         settings = Settings.model_validate_json((root / datadir.SETTINGS_FILE).read_bytes())
     except (OSError, ValidationError):
-        raise Problem(f"The stack of {root} was started by another version of penstock.", "Use that version.") from None
+        raise UserError(
+            f"The stack of {root} was started by another version of penstock.", "Use that version."
+        ) from None
     return Installation(
         f"the stack of {root}", settings.kubeconfig or root / "kubeconfig", root=root, settings=settings
     )
@@ -141,16 +143,16 @@ def _others(running: list[Path]) -> str:
 
 def _of_kubeconfig(path: Path) -> Installation:
     if not path.is_file():
-        raise Problem(f"The kubeconfig {path} does not exist.", exit_code=2)
+        raise UserError(f"The kubeconfig {path} does not exist.", exit_code=2)
     return Installation(f"the installation of {path}", path)
 
 
 def _of_url(url: str, environ: Mapping[str, str]) -> Installation:
     if not url.startswith(("http://", "https://")):
-        raise Problem(f"Invalid PENSTOCK_URL {url}: expected the https:// address of a Kubernetes API.", exit_code=2)
+        raise UserError(f"Invalid PENSTOCK_URL {url}: expected the https:// address of a Kubernetes API.", exit_code=2)
     authority = environ.get("PENSTOCK_CA")
     if authority and not Path(authority).is_file():
-        raise Problem(f"Invalid PENSTOCK_CA: {authority} is not a file.", exit_code=2)
+        raise UserError(f"Invalid PENSTOCK_CA: {authority} is not a file.", exit_code=2)
     return Installation(
         url, url=url, token=environ.get("PENSTOCK_TOKEN", ""), authority=Path(authority) if authority else None
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def login_link(settings: Settings, token: str, *, seconds: int, page: str = "") -> str:
-    """A link to a page that signs in the owner of the token and expires after `seconds`. Raises Problem."""
+    """A link to a page that signs in the owner of the token and expires after `seconds`. Raises UserError."""
     import httpx2
 
     console = settings.console_url.rstrip("/")
@@ -27,11 +27,11 @@ def login_link(settings: Settings, token: str, *, seconds: int, page: str = "") 
             response = client.post(f"{console}/login/links", data={"seconds": seconds}, headers=headers)
         body = response.json()
     except (httpx2.HTTPError, OSError, ValueError) as error:
-        raise Problem(
+        raise UserError(
             f"The console at {console} is unreachable: {error or type(error).__name__}.", "Check: penstock status"
         ) from None
     if response.status_code != httpx2.codes.CREATED:
-        raise Problem(
+        raise UserError(
             f"The console refused to create a sign-in link: {body.get('problem')}", str(body.get("remedy") or "")
         )
     after = "/" + page.strip("/")
@@ -39,16 +39,18 @@ def login_link(settings: Settings, token: str, *, seconds: int, page: str = "") 
 
 
 def token_in(kubeconfig: Path) -> str:
-    """The token of a kubeconfig's user. Raises Problem if it has none."""
+    """The token of a kubeconfig's user. Raises UserError if it has none."""
     from penstock.kube.config import ConfigError, read_config
 
     try:
         user = read_config(kubeconfig).user
     except ConfigError as error:
-        raise Problem(f"The kubeconfig {kubeconfig} cannot be used: {error}.", exit_code=2) from None
+        raise UserError(f"The kubeconfig {kubeconfig} cannot be used: {error}.", exit_code=2) from None
     token = None if user is None else user.token
     if not token:
-        raise Problem(f"The user of the kubeconfig {kubeconfig} has no token.", "Give one: --token @FILE", exit_code=2)
+        raise UserError(
+            f"The user of the kubeconfig {kubeconfig} has no token.", "Give one: --token @FILE", exit_code=2
+        )
     return token
 
 

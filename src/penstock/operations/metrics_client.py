@@ -29,7 +29,7 @@ from penstock.operations.route_rates import (
     rows_of,
 )
 from penstock.operations.stack_state import METRICS
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.hosts import in_url
 
 Resolve = Callable[..., list[Any]]
@@ -56,7 +56,7 @@ def _counted(metrics: list[Metric]) -> Counted:
 
 
 def counted_at(urls: Collection[str], authority: Path | None = None, resolve: Resolve = socket.getaddrinfo) -> Counted:
-    """The counters at these URLs, added up; HTTPS is verified with the CA. Raises Problem."""
+    """The counters at these URLs, added up; HTTPS is verified with the CA. Raises UserError."""
     routes: dict[RouteName, Counters] = {}
     targets: dict[TargetName, float] = {}
     for page in (page for url in urls for page in pages_of(url, resolve)):
@@ -104,7 +104,7 @@ def _fetched(page: MetricsPage, authority: Path | None = None) -> Iterable[Metri
         response.raise_for_status()
         return list(text_string_to_metric_families(response.text))
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
-        raise Problem(f"The metrics at {page.url} cannot be read: {error}.") from None
+        raise UserError(f"The metrics at {page.url} cannot be read: {error}.") from None
 
 
 class MetricsSamples:
@@ -117,7 +117,7 @@ class MetricsSamples:
             root = of_stack(running_folder(data_dir)).root or Path()
             self._folder = root / METRICS
             if not any(self._folder.glob("*.db")):
-                raise Problem("The stack records no metrics.", "Restart it with metrics=true.")
+                raise UserError("The stack records no metrics.", "Restart it with metrics=true.")
         self._before, self._at = self._sample(), time.monotonic()
 
     def rows(self, seconds: float) -> list[RouteRow]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.kube.kinds import Obj
 from penstock.operations.times import window
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 KINDS = {
     "trigger": "Trigger",
@@ -39,12 +39,12 @@ class ReplaySubject:
 
     @classmethod
     def read(cls, text: str) -> ReplaySubject:
-        """Parses `KIND/NAME`; a name alone means a Trigger. Raises Problem."""
+        """Parses `KIND/NAME`; a name alone means a Trigger. Raises UserError."""
         kind, slash, name = text.partition("/")
         if not slash:
             kind, name = "trigger", text
         if kind.lower() not in KINDS or not name:
-            raise Problem(
+            raise UserError(
                 f"Invalid replay target {text}.",
                 "Write trigger/NAME, subscription/NAME, broker/NAME or channel/NAME.",
                 exit_code=2,
@@ -74,15 +74,15 @@ class ReplayOptions:
 
 
 def replay_of(subject: ReplaySubject, options: ReplayOptions, name: str | None = None) -> Obj:
-    """The Replay to create. Raises Problem."""
+    """The Replay to create. Raises UserError."""
     if subject.is_route and options.sink:
-        raise Problem(
+        raise UserError(
             f"--sink cannot be used with a {subject.kind}: its events go to its subscriber.",
             "Leave --sink out, or name the Broker or Channel.",
             exit_code=2,
         )
     if not subject.is_route and not options.sink:
-        raise Problem(f"A replay of a {subject.kind} requires a sink.", "Name it: --sink URL.", exit_code=2)
+        raise UserError(f"A replay of a {subject.kind} requires a sink.", "Name it: --sink URL.", exit_code=2)
     window(options.since, options.until)
     reference = {"kind": subject.kind, "name": subject.name}
     spec: Obj = {"target": reference} if subject.is_route else {"source": reference, "sink": {"uri": options.sink}}
@@ -102,10 +102,10 @@ def replay_of(subject: ReplaySubject, options: ReplayOptions, name: str | None =
 
 
 def attribute(text: str) -> dict[str, str]:
-    """`type=order` as a filter. Raises Problem."""
+    """`type=order` as a filter. Raises UserError."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise Problem(f"Invalid --where {text}.", "Write NAME=VALUE, such as type=order.", exit_code=2)
+        raise UserError(f"Invalid --where {text}.", "Write NAME=VALUE, such as type=order.", exit_code=2)
     return {name: value}
 
 

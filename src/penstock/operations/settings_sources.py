@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock.kafka_properties import secrets_given
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import SETTINGS_FILE, Settings
 
 PREFIX = "PENSTOCK_"
@@ -52,7 +52,7 @@ class Given:
 
 
 def resolve(flags: Mapping[str, Any], assignments: Iterable[str], environ: Mapping[str, str], file: Path) -> Settings:
-    """The settings in force. Raises Problem with a line for each mistake."""
+    """The settings in force. Raises UserError with a line for each mistake."""
     given = [*_from_flags(flags), *_from_assignments(assignments), *_from_environment(environ), *_from_file(file)]
     wrong = [line for one in given if (line := _unknown(one)) is not None]
     first = {one.name: one for one in reversed(given) if one.name in Settings.model_fields}
@@ -130,8 +130,8 @@ def _refused(given: Given, reason: str) -> str:
     return f"Invalid value{shown} of {given.origin}: {reason[:1].lower()}{reason[1:]}."
 
 
-def _problem(lines: list[str]) -> Problem:
-    return Problem("\n".join(lines), exit_code=USAGE_EXIT_CODE)
+def _problem(lines: list[str]) -> UserError:
+    return UserError("\n".join(lines), exit_code=USAGE_EXIT_CODE)
 
 
 def load(assignments: list[str] | None = None, **flags: Any) -> Settings:

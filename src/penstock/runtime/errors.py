@@ -1,12 +1,12 @@
 """A failure told to people: what happened, and what to do next.
 
-Everything in the engine that the user can put right raises a Problem; the command prints it without a traceback.
+Everything in the engine that the user can put right raises a UserError; the command prints it without a traceback.
 """
 
 from __future__ import annotations
 
 
-class Problem(Exception):
+class UserError(Exception):
     """Something the user can put right."""
 
     def __init__(self, what: str, remedy: str = "", details: tuple[str, ...] = (), exit_code: int = 1) -> None:

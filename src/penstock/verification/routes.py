@@ -18,7 +18,7 @@ from penstock.contract.routes import VERSION_KEY, Route, Version, decode, route_
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
 from penstock.filters.parse import problems_of
 from penstock.kafka.ranges import LogRecord
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.times import rfc3339
 
 
@@ -158,7 +158,7 @@ class JudgedRoute:
 
 
 def chosen(snapshot: Snapshot, names: Collection[tuple[str, str]], namespace: str | None) -> list[Route]:
-    """The routes of a namespace (None: of all), or those of these kinds and names there. Raises Problem where one is
+    """The routes of a namespace (None: of all), or those of these kinds and names there. Raises UserError where one is
     not there."""
     routes = [
         route for route in snapshot.routes.values() if route.replay is None and namespace in (None, route.namespace)
@@ -166,7 +166,7 @@ def chosen(snapshot: Snapshot, names: Collection[tuple[str, str]], namespace: st
     for kind, name in names:
         if not any((route.kind, route.name) == (kind, name) for route in routes):
             where = "" if namespace is None else f" in the namespace {namespace}"
-            raise Problem(
+            raise UserError(
                 f"There is no route of {kind} {name}{where}.",
                 "List them: penstock get triggers -A; one that is not Ready may not have a route yet.",
                 exit_code=2,

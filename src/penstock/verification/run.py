@@ -21,7 +21,7 @@ from penstock.history.schema.columns import ATTEMPTS, EVENTS, HistoryProblem
 from penstock.history.schema.rows import Row
 from penstock.kafka.ranges import RangeReader
 from penstock.kafka.topic_ends import KafkaAway
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.times import rfc3339
 from penstock.settings import Settings
 from penstock.verification.fates import Fate, Fates, LostRange, Standing, Try
@@ -63,7 +63,7 @@ def verify(
     connect: Callable[[Settings], TopicReader] = RangeReader,
     pause: Callable[[float], None] = time.sleep,
 ) -> VerifyReport:
-    """What became of every event that was accepted in that time. Raises Problem."""
+    """What became of every event that was accepted in that time. Raises UserError."""
     try:
         with (
             contextlib.closing(connect(settings)) as reader,
@@ -72,13 +72,13 @@ def verify(
         ):
             return _Verification(settings, question, reader, database, progress).report(in_force, pause)
     except KafkaAway as error:
-        raise Problem(
+        raise UserError(
             f"Kafka at {settings.bootstrap} is unreachable: {error}.",
             "The cursors of the routes are in Kafka only: start the stack, or check PENSTOCK_KAFKA.",
             exit_code=2,
         ) from error
     except HistoryProblem as problem:
-        raise Problem(problem.what, problem.remedy, exit_code=2) from None
+        raise UserError(problem.what, problem.remedy, exit_code=2) from None
 
 
 class _Verification:

@@ -23,7 +23,7 @@ from penstock.cli.options import complete_namespaces
 from penstock.cli.sending_target import token_of
 from penstock.operations.installation import find
 from penstock.operations.sending import SendingAddress
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 Run = Callable[..., Result]
 
@@ -98,9 +98,9 @@ def test_a_token_of_a_service_account_is_for_the_broker_that_is_sent_to(server: 
         token = token_of(api, "till", broker, SendingAddress("http://h/", audience="for/orders"))
         claims = jwt.decode(token, options={"verify_signature": False})
         assert (claims["aud"], claims["sub"]) == (["for/orders"], f"system:serviceaccount:{namespace}:till")
-        with pytest.raises(Problem, match=f"ServiceAccount {namespace}/nobody does not exist"):
+        with pytest.raises(UserError, match=f"ServiceAccount {namespace}/nobody does not exist"):
             token_of(api, "nobody", broker, SendingAddress("http://h/", audience="for/orders"))
-        with pytest.raises(Problem, match="does not accept tokens"):
+        with pytest.raises(UserError, match="does not accept tokens"):
             token_of(api, "till", broker, SendingAddress("http://h/"))
 
 

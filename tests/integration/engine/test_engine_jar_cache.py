@@ -12,7 +12,7 @@ from penstock.engine import jars, java
 from penstock.engine.jar_files import pinned_jars
 from penstock.engine.jars import Jars
 from penstock.engine.java import Java
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 NO_JAVA = Java(Path("/nonexistent/java"), "17", 17)
@@ -82,7 +82,7 @@ def test_a_jar_with_other_bytes_than_the_pinned_ones_is_never_used(tmp_path: Pat
     settings = Settings(cache_dir=tmp_path / "cache")
     script = courier.program.read_text()
     courier.program.write_text(script + 'echo forged >> "$target/kafka/slf4j-api-1.7.36.jar"\n')
-    with pytest.raises(Problem, match="differ from those that penstock expects") as raised:
+    with pytest.raises(UserError, match="differ from those that penstock expects") as raised:
         jars.resolve(settings, courier)
     [line] = raised.value.details
     assert line.startswith("kafka/slf4j-api-1.7.36.jar has changed: expected d3ef575e")
@@ -112,7 +112,7 @@ def test_without_network_the_problem_says_so(tmp_path: Path) -> None:
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\necho ':: UNRESOLVED DEPENDENCIES: unknown host'\nexit 1\n")
     program.chmod(0o755)
-    with pytest.raises(Problem, match="could not be fetched from Maven Central") as raised:
+    with pytest.raises(UserError, match="could not be fetched from Maven Central") as raised:
         jars.resolve(Settings(cache_dir=tmp_path / "cache"), Java(program, "17", 17))
     assert "Check the network" in raised.value.remedy
     assert "unknown host" in raised.value.details[-1]
@@ -121,5 +121,5 @@ def test_without_network_the_problem_says_so(tmp_path: Path) -> None:
 
 def test_a_cache_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Problem, match=f"cache folder {tmp_path / 'file'} cannot be used"):
+    with pytest.raises(UserError, match=f"cache folder {tmp_path / 'file'} cannot be used"):
         jars.resolve(Settings(cache_dir=tmp_path / "file"), NO_JAVA)

@@ -19,7 +19,7 @@ from penstock.engine.jars import Jars
 from penstock.engine.topics import setup as topics
 from penstock.kafka import clients
 from penstock.kafka.clients import embedded_password_file
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 from running import held_ports, kafka_access, running_kafka, with_held_ports
 
@@ -56,13 +56,13 @@ def _shape(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
 
 def test_another_number_of_partitions_is_refused(kafka: Settings) -> None:
     other = kafka.model_copy(update={"partitions": kafka.partitions + 1})
-    with pytest.raises(Problem, match=rf"has {kafka.partitions} partitions .* ask for {kafka.partitions + 1}"):
+    with pytest.raises(UserError, match=rf"has {kafka.partitions} partitions .* ask for {kafka.partitions + 1}"):
         topics.ensure(other)
 
 
 def test_an_address_without_kafka_is_named() -> None:
     [port] = held_ports(1)
-    with pytest.raises(Problem, match=f"127.0.0.1:{port} is unreachable"):
+    with pytest.raises(UserError, match=f"127.0.0.1:{port} is unreachable"):
         topics.ensure(Settings(kafka=f"127.0.0.1:{port}"))
 
 

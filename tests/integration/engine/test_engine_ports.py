@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.engine import ports
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -31,7 +31,7 @@ def test_port_0_picks_free_ones_for_all_that_nobody_set(taken: int) -> None:
 
 
 def test_a_port_in_use_is_named_with_who_needs_it_who_has_it_and_what_to_do(taken: int) -> None:
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(UserError) as raised:
         ports.resolve(Settings(port=0, api_port=taken))
     assert f"Port {taken} is in use" in raised.value.what
     assert f"pid {os.getpid()}" in raised.value.what

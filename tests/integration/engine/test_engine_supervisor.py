@@ -19,7 +19,7 @@ import pytest
 
 from penstock.engine.processes.restarts import Patience
 from penstock.engine.processes.supervisor import Component, Supervisor, Watch
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from running import eventually
 from tools.chaos.victims import alive
 
@@ -125,7 +125,7 @@ async def test_one_that_fails_at_start_ends_the_whole_with_its_last_words(tmp_pa
         Notes(),
         patience=IMPATIENT,
     )
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(UserError) as raised:
         await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 60)
     assert raised.value.what == "bad ended 2 times, the last time because: it cannot write."
     assert "disk is full" in raised.value.remedy
@@ -179,7 +179,7 @@ async def test_one_that_never_gets_ready_is_too_slow(tmp_path: Path) -> None:
         Notes(),
         patience=IMPATIENT,
     )
-    with pytest.raises(Problem, match="was not ready within 1 s"):
+    with pytest.raises(UserError, match="was not ready within 1 s"):
         await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 60)
 
 

@@ -10,7 +10,7 @@ from penstock.contract import topics
 from penstock.contract.event_log import AnotherLog
 from penstock.engine.topics import adoption, setup
 from penstock.kafka.admin import TopicAdmin
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 from running import eventually
 
@@ -24,7 +24,7 @@ def test_a_log_that_was_made_again_is_refused_until_it_is_adopted(
     for number in range(20):
         stage.send(f"before-{number}")
     assert eventually(lambda: len(stage.ids("all")) == 20)
-    with pytest.raises(Problem, match="A pipeline works here: router"):
+    with pytest.raises(UserError, match="A pipeline works here: router"):
         adoption.adopt(own_topics)
     router.stop()
 

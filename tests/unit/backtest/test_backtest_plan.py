@@ -14,7 +14,7 @@ from penstock.backtest.trials import Trial, trials_of
 from penstock.cli.backtest import bar, rows_of
 from penstock.contract.routes import Route, Target
 from penstock.contract.snapshot import Snapshot
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 NOW = datetime(2026, 11, 17, 12, 30, tzinfo=UTC)
@@ -67,7 +67,7 @@ def test_a_trigger_is_tried_beside_the_one_of_its_name() -> None:
     ],
 )
 def test_what_cannot_be_tried_is_told(document: Any, text: str) -> None:
-    with pytest.raises(Problem) as problem:
+    with pytest.raises(UserError) as problem:
         tried(document)
     assert text in problem.value.what
     assert problem.value.exit_code == 2
@@ -130,7 +130,7 @@ def test_expectations_hold_for_every_trigger() -> None:
 
 @pytest.mark.parametrize("text", ["added", "added=x", "lost=0", "added==0", ""])
 def test_an_expectation_that_is_none_is_told(text: str) -> None:
-    with pytest.raises(Problem, match="Invalid --expect"):
+    with pytest.raises(UserError, match="Invalid --expect"):
         report.read([text])
 
 

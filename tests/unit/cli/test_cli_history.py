@@ -16,7 +16,7 @@ from penstock.cli import app, result_formats, sql, trace
 from penstock.cli.history import with_progress
 from penstock.history.reader.answers import Attempt, Event, Traced
 from penstock.operations.times import moment, window
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 ANSWER = pa.table({"type": ["a", None], "count": [3, 10], "data": [b"text", b"\xff"]})
@@ -48,14 +48,14 @@ def test_a_moment_of_another_zone_is_of_its_day_in_utc() -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "1", "1h and more", "-1h"])
 def test_other_times_are_refused(text: str) -> None:
-    with pytest.raises(Problem, match="Invalid time"):
+    with pytest.raises(UserError, match="Invalid time"):
         moment(text, NOW)
 
 
 def test_a_window_in_the_future_or_backwards_is_refused() -> None:
-    with pytest.raises(Problem, match="future"):
+    with pytest.raises(UserError, match="future"):
         window("2999-01-01T00:00:00Z", None)
-    with pytest.raises(Problem, match="not after"):
+    with pytest.raises(UserError, match="not after"):
         window("1h", "2h")
 
 
@@ -88,7 +88,7 @@ def test_an_answer_in_parquet_can_be_read_again(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Problem, match="cannot be written"):
+    with pytest.raises(UserError, match="cannot be written"):
         result_formats.write(ANSWER, result_formats.Format.CSV, tmp_path / "no" / "answer.csv")
 
 
@@ -106,9 +106,9 @@ def test_a_question_is_answered_beside_its_bar_and_fails_as_it_failed() -> None:
     assert with_progress(answer, progress, lambda: None) is ANSWER
 
     def fail() -> pa.Table:
-        raise Problem("The statement failed: no such column")
+        raise UserError("The statement failed: no such column")
 
-    with pytest.raises(Problem, match="no such column"):
+    with pytest.raises(UserError, match="no such column"):
         with_progress(fail, progress, lambda: None)
 
 

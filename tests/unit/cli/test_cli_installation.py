@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from penstock.cli import app
 from penstock.engine import datadir, running_stacks
 from penstock.operations import installation
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 runner = CliRunner()
@@ -94,7 +94,7 @@ def test_the_stack_of_this_folder_comes_before_others(stacks: Stacks) -> None:
 
 def test_a_folder_that_is_named_and_does_not_run_is_not_replaced_by_another(stacks: Stacks, elsewhere: Path) -> None:
     other = stacks.start("other")
-    with pytest.raises(Problem) as problem:
+    with pytest.raises(UserError) as problem:
         installation.find(data_dir=elsewhere / "mine")
     assert f"No stack is running on the data folder {elsewhere / 'mine'}" in problem.value.what
     assert str(other) in problem.value.remedy
@@ -125,7 +125,7 @@ def test_an_installation_elsewhere_is_named_by_its_url(monkeypatch: pytest.Monke
     environ = {"PENSTOCK_URL": "https://far:6443", "PENSTOCK_TOKEN": "t", "PENSTOCK_CA": str(elsewhere / "ca.crt")}
     found = installation.find(environ=environ)
     assert (found.url, found.token, found.authority) == ("https://far:6443", "t", elsewhere / "ca.crt")
-    with pytest.raises(Problem) as problem:
+    with pytest.raises(UserError) as problem:
         found.kafka_settings("penstock tail")
     assert "PENSTOCK_KAFKA" in problem.value.remedy
     monkeypatch.setenv("PENSTOCK_KAFKA", "kafka:9092")
@@ -140,13 +140,13 @@ def test_an_installation_elsewhere_is_named_by_its_url(monkeypatch: pytest.Monke
     ],
 )
 def test_a_variable_that_cannot_be_meant_is_named(environ: dict[str, str], told: str) -> None:
-    with pytest.raises(Problem) as problem:
+    with pytest.raises(UserError) as problem:
         installation.find(environ=environ)
     assert told in problem.value.what
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(elsewhere: Path) -> None:
-    with pytest.raises(Problem, match=r"kubeconfig .* does not exist"):
+    with pytest.raises(UserError, match=r"kubeconfig .* does not exist"):
         installation.find(kubeconfig=elsewhere / "nothing")
 
 

@@ -15,7 +15,7 @@ from penstock.apiserver.access.identity import COMPONENTS
 from penstock.apiserver.access.signing_keys import load_signer
 from penstock.cli import app
 from penstock.cli.kubeconfig import _revoke
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 runner = CliRunner()
 
@@ -80,6 +80,6 @@ def test_a_folder_without_an_api(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("user", COMPONENTS)
 def test_a_token_of_the_data_folder_is_ended_with_those_of_all_components(user: str, tmp_path: Path) -> None:
-    with pytest.raises(Problem) as told:
+    with pytest.raises(UserError) as told:
         _revoke(tmp_path, user)
     assert (told.value.remedy or "").endswith("and start it: each component gets a new token.")

@@ -32,7 +32,7 @@ from penstock.operations.cluster_api import Resource
 from penstock.operations.route_rates import SORTS, RouteName, counters_of, quantile, rows_of
 from penstock.operations.sending import Sent
 from penstock.resources.destinations import EXPIRING_MESSAGE
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 runner = CliRunner()
 
@@ -94,7 +94,7 @@ def test_standard_input_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_no_event_is_said_in_a_sentence(arguments: dict[str, Any], told: str) -> None:
-    with pytest.raises(Problem) as problem:
+    with pytest.raises(UserError) as problem:
         event_of(**arguments)
     assert told in problem.value.what
 
@@ -121,7 +121,7 @@ def test_filters_are_written_in_three_ways() -> None:
 
 @pytest.mark.parametrize("text", ["{exact: {Type: x}}", "{prefix: [", "type ="])
 def test_what_is_no_filter_is_refused(text: str) -> None:
-    with pytest.raises(Problem, match="--filter"):
+    with pytest.raises(UserError, match="--filter"):
         predicate_of([text])
 
 
@@ -405,9 +405,9 @@ def test_manifests_are_files_folders_and_lists(tmp_path: Path) -> None:
 )
 def test_what_is_no_object_is_named(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
-    with pytest.raises(Problem, match=told):
+    with pytest.raises(UserError, match=told):
         read_manifests(tmp_path / "x.yaml")
-    with pytest.raises(Problem, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot be read"):
         read_manifests(tmp_path / "nowhere.yaml")
 
 
@@ -415,5 +415,5 @@ def test_names_have_a_kind_or_a_usual_one() -> None:
     assert split("greetings", "trigger") == ("trigger", "greetings")
     assert split("sub/a", "trigger") == ("subscription", "a")
     for wrong in ("pod/a", "trigger/"):
-        with pytest.raises(Problem):
+        with pytest.raises(UserError):
             split(wrong, "trigger")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from penstock.cli import app
 from penstock.cli.dead_letters import as_data, counts_table, each_table, filter_of
 from penstock.operations.replays import ReplayOptions, ReplaySubject, is_over, line_of, replay_of, succeeded, warning_of
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_what_is_meant_by_a_name(text: str, kind: str, name: str) -> None:
 
 @pytest.mark.parametrize("text", ["pod/x", "trigger/", "/x"])
 def test_what_cannot_be_replayed_is_told(text: str) -> None:
-    with pytest.raises(Problem) as told:
+    with pytest.raises(UserError) as told:
         ReplaySubject.read(text)
     assert told.value.exit_code == 2
 
@@ -69,7 +69,7 @@ def test_a_replay_has_what_was_asked_for_and_nothing_else() -> None:
     ],
 )
 def test_wishes_that_do_not_go_together_are_told(place: ReplaySubject, wishes: ReplayOptions) -> None:
-    with pytest.raises(Problem) as told:
+    with pytest.raises(UserError) as told:
         replay_of(place, wishes)
     assert told.value.exit_code == 2
 
@@ -152,7 +152,7 @@ def test_which_dead_letters_are_asked_for() -> None:
     assert (
         filter_of(None, None, None, None, reason=None, limit=7, now=datetime.fromtimestamp(0, UTC)).route.name is None
     )
-    with pytest.raises(Problem):
+    with pytest.raises(UserError):
         filter_of(None, None, "soon", None, reason=None, limit=7, now=datetime.fromtimestamp(0, UTC))
 
 

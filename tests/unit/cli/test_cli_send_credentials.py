@@ -19,7 +19,7 @@ from penstock.operations.cluster_api import BROKERS, CHANNELS
 from penstock.operations.installation import Installation
 from penstock.operations.sending import SendingAddress, fault_of
 from penstock.resources.api_keys import StoredKey
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 from penstock.web.certificates import make_authority
 
@@ -54,7 +54,7 @@ def test_an_installation_elsewhere_is_sent_to_at_its_address_or_as_the_variable_
     assert address_of(ELSEWHERE, BROKERS, broker(url="https://far/x", CACerts="PEM")) == SendingAddress(
         "https://far/x", "PEM"
     )
-    with pytest.raises(Problem, match="has no address yet"):
+    with pytest.raises(UserError, match="has no address yet"):
         address_of(ELSEWHERE, BROKERS, broker())
     monkeypatch.setenv(INGRESS_VARIABLE, "https://gate/")
     found = address_of(ELSEWHERE, BROKERS, broker(url="http://inside/x", audience="a"))
@@ -81,10 +81,10 @@ def test_every_certificate_that_is_known_of_counts(tmp_path: Path) -> None:
 
 def test_what_is_no_certificate_or_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text("nothing of the kind")
-    with pytest.raises(Problem, match="cannot be used") as raised:
+    with pytest.raises(UserError, match="cannot be used") as raised:
         credentials_for(SendingAddress("https://h/"), "", tmp_path / "ca")
     assert f"--ca-file {tmp_path / 'ca'}" in raised.value.remedy
-    with pytest.raises(Problem, match="cannot be read: No such file"):
+    with pytest.raises(UserError, match="cannot be read: No such file"):
         credentials_for(SendingAddress("https://h/"), "", tmp_path / "none")
 
 
@@ -92,13 +92,13 @@ def test_a_token_comes_as_it_is_or_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(" pk_1\n")
     assert (given_token(None), given_token(""), given_token("pk_1")) == ("", "", "pk_1")
     assert given_token(f"@{tmp_path / 'key'}") == "pk_1"
-    with pytest.raises(Problem, match=r"The token in .* cannot be read"):
+    with pytest.raises(UserError, match=r"The token in .* cannot be read"):
         given_token(f"@{tmp_path / 'none'}")
 
 
 @pytest.mark.parametrize("text", ["a b", "a\r\nx-forged: 1", "ä", " "])
 def test_what_cannot_be_a_token_is_not_repeated(text: str) -> None:
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(UserError) as raised:
         given_token(text)
     assert "forged" not in raised.value.what
 

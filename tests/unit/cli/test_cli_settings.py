@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from penstock.operations.settings_sources import load
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -20,7 +20,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def complaints(*assignments: str, **flags: object) -> list[str]:
     """The lines in which the settings are refused."""
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(UserError) as raised:
         load(list(assignments), **flags)
     assert raised.value.exit_code == 2
     return raised.value.what.splitlines()

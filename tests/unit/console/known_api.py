@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.operations.cluster_api import NotThere, Resource
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 Obj = dict[str, Any]
 
@@ -42,7 +42,7 @@ class KnownApi:
 
     def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
         if obj["metadata"].get("name") == "refused":
-            raise Problem("admission webhook denied the request.")
+            raise UserError("admission webhook denied the request.")
         self.created.append(obj)
         return {**obj, "metadata": {"name": "made-1", "namespace": namespace, **obj["metadata"]}}
 

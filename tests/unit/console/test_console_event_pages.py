@@ -21,7 +21,7 @@ from penstock.console.events.search_page import PAGE, SearchForm, position
 from penstock.console.events.state import place_of
 from penstock.history.reader.history import History
 from penstock.kafka.ranges import LogRecord
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 from written import KeptRecords, NoKafka, attempt, event
 
@@ -192,7 +192,7 @@ def test_each_route_gets_a_replay_of_its_own() -> None:
     fields = [("letter", "trigger/a/one 1"), ("letter", "subscription/b/two 2"), ("letter", "trigger/a/one 3")]
     found = requests_of(fields)
     assert [(namespace, replay["spec"]["eventIds"]) for namespace, replay in found] == [("a", ["1", "3"]), ("b", ["2"])]
-    with pytest.raises(Problem):
+    with pytest.raises(UserError):
         route_named("pod/a/b")
 
 

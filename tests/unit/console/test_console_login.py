@@ -37,7 +37,7 @@ from penstock.console.sessions import (
 )
 from penstock.operations.cluster_api import NotReached, UnknownToken
 from penstock.operations.installation import Installation
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.sockets import account_of
 from penstock.settings import Settings
 
@@ -258,12 +258,12 @@ class Api:
     """What the API says of the one token."""
 
     def __init__(self) -> None:
-        self.answer: TokenOwner | Problem = TokenOwner("ann", True)
+        self.answer: TokenOwner | UserError = TokenOwner("ann", True)
         self.asked = 0
 
     def __call__(self, token: str) -> TokenOwner:
         self.asked += 1
-        if isinstance(self.answer, Problem):
+        if isinstance(self.answer, UserError):
             raise self.answer
         return self.answer
 

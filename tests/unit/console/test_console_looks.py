@@ -16,7 +16,7 @@ from penstock.engine.endpoint_tls import certificate_for
 from penstock.observability.metrics import ACCEPTED
 from penstock.operations.metrics_client import MetricsPage, counted_at, pages_of
 from penstock.operations.route_rates import TargetName
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 from penstock.web.tls_server import SecureServing
 
@@ -84,7 +84,7 @@ def test_a_pod_whose_certificate_has_another_name_is_not_believed(tmp_path: Path
     settings = Settings(data_dir=tmp_path, tls=True)
     with pod("127.0.0.1", 0, 3, settings) as (port, asked), pod("127.0.0.2", port, 4, settings):
         resolve = leading_to("127.0.0.1", "127.0.0.2")
-        with pytest.raises(Problem, match="cannot be read"):
+        with pytest.raises(UserError, match="cannot be read"):
             counted_at([f"https://elsewhere.example.org:{port}/metrics"], tmp_path / "pki" / "ca.crt", resolve)
         assert asked == []
 
@@ -105,5 +105,5 @@ def test_a_name_that_leads_nowhere_is_told() -> None:
     def nowhere(*_: Any, **__: Any) -> list[Any]:
         raise socket.gaierror("no such name")
 
-    with pytest.raises(Problem, match=r"http://pods\.invalid:1/metrics cannot be read"):
+    with pytest.raises(UserError, match=r"http://pods\.invalid:1/metrics cannot be read"):
         counted_at(["http://pods.invalid:1/metrics"], None, nowhere)

@@ -11,7 +11,7 @@ from penstock.console.live import _numbers
 from penstock.console.numbers import KEPT_SECONDS, POINT_SECONDS, Frame, Numbers, Past
 from penstock.operations.metrics_client import Counted
 from penstock.operations.route_rates import Counters, RouteName, RouteRow, TargetName
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 ROUTE = RouteName("Trigger", "default", "orders")
 
@@ -67,7 +67,7 @@ async def test_what_happens_between_two_looks_is_a_rate() -> None:
 
 async def test_metrics_that_cannot_be_read_are_a_problem_and_no_end() -> None:
     def broken() -> Counted:
-        raise Problem("The metrics at x cannot be read.")
+        raise UserError("The metrics at x cannot be read.")
 
     frame = await Numbers(broken, asyncio.Event()).after(0)
     assert frame.problem == "The metrics at x cannot be read."

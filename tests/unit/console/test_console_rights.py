@@ -23,7 +23,7 @@ from penstock.kube.client import Client
 from penstock.operations import cluster_api
 from penstock.operations.cluster_api import BROKERS, ClusterApi, NotAllowed, NotReached, Resource, UnknownToken
 from penstock.operations.installation import Installation
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 from written import KeptRecords, event
 
@@ -212,13 +212,13 @@ def test_a_refusal_of_the_api_is_told_with_its_status(app: Any) -> None:
     assert (refused.status_code, "cannot do that" in refused.text) == (403, True)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(401, UnknownToken), (403, NotAllowed), (409, Problem)])
+@pytest.mark.parametrize(("status", "kind"), [(401, UnknownToken), (403, NotAllowed), (409, UserError)])
 def test_an_answer_of_the_api_tells_a_token_from_a_right(
-    status: int, kind: type[Problem], monkeypatch: pytest.MonkeyPatch
+    status: int, kind: type[UserError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transport = httpx2.MockTransport(lambda _: httpx2.Response(status, json={"message": "no."}))
     monkeypatch.setattr(cluster_api, "Client", partial(Client, transport=transport))
-    with ClusterApi(Installation("this penstock", url="https://api")) as api, pytest.raises(Problem) as told:
+    with ClusterApi(Installation("this penstock", url="https://api")) as api, pytest.raises(UserError) as told:
         api.all(BROKERS)
     assert type(told.value) is kind
     assert "no." in told.value.what

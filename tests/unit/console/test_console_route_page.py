@@ -13,7 +13,7 @@ from penstock.console.route_page import event_summaries, replay_options, replay_
 from penstock.console.routes_page import subscriber_of
 from penstock.operations.replays import ReplayOptions
 from penstock.resources.delivery import PAUSED
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 PAGE = "/routes/trigger/default/orders"
 
@@ -70,7 +70,7 @@ def test_a_replay_is_made_of_the_form(client_of: MakeClient) -> None:
 
 def test_the_fields_of_a_replay_that_are_empty_mean_nothing() -> None:
     assert replay_options({"since": " ", "rate": "", "dry_run": "on"}) == ReplayOptions(dry_run=True)
-    with pytest.raises(Problem, match="Invalid rate x"):
+    with pytest.raises(UserError, match="Invalid rate x"):
         replay_options({"rate": "x"})
 
 

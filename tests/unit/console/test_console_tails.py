@@ -33,7 +33,7 @@ from penstock.history.reader.questions import EventFilter
 from penstock.kafka.live import LiveSelection
 from penstock.kafka.ranges import LogRecord
 from penstock.kafka.topic_ends import KafkaAway
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 from written import KeptRecords, event
 
@@ -202,7 +202,7 @@ async def test_the_archive_stays_open_while_it_is_asked(tmp_path: Path) -> None:
     assert (await count(), len(opened)) == (2, 1)
     now[0] = 500.0
     assert (await count(), len(opened)) == (2, 2)
-    with pytest.raises(Problem):
+    with pytest.raises(UserError):
         await archive.ask(lambda history: history.events(EventFilter(where="nonsense")))
     await archive.close()
 
@@ -214,7 +214,7 @@ async def test_a_backtest_has_an_end_whatever_happens(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Backtests, "command", lambda self, since, namespace: [sys.executable, "-c", script])
     async with asyncio.timeout(60):
         test = tests.start("kind: Trigger", "1h", "default")
-        with pytest.raises(Problem, match="Another backtest is running"):
+        with pytest.raises(UserError, match="Another backtest is running"):
             tests.start("", "1h", "default")
         await tests.ended()
         assert (test.report, tests.find(test.id)) == ({"triggers": []}, test)

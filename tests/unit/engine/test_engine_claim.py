@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engine.roles import claim
 from penstock.engine.roles.claim import holding
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
@@ -86,7 +86,7 @@ async def test_a_claim_that_cannot_be_made_ends_the_role(
 
     working = asyncio.create_task(work())
     await _until(lambda: bool(made) and lifecycle.stands_by)
-    made[0].had.set_exception(Problem("The Lease cannot be used."))
-    with pytest.raises(Problem, match="The Lease cannot be used"):
+    made[0].had.set_exception(UserError("The Lease cannot be used."))
+    with pytest.raises(UserError, match="The Lease cannot be used"):
         await working
     assert made[0].released

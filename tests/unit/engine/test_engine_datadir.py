@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engine import datadir
 from penstock.engine.datadir import DataDir
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -17,7 +17,7 @@ def test_a_second_stack_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> 
     first = DataDir(tmp_path)
     first.open(Settings())
     assert datadir.runs(tmp_path)
-    with pytest.raises(Problem, match=rf"Another stack \(pid {os.getpid()}\) is running on the data folder"):
+    with pytest.raises(UserError, match=rf"Another stack \(pid {os.getpid()}\) is running on the data folder"):
         DataDir(tmp_path).open(Settings())
     first.close()
     assert not datadir.runs(tmp_path)
@@ -26,17 +26,17 @@ def test_a_second_stack_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> 
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("not a folder")
-    with pytest.raises(Problem, match="is not a folder"):
+    with pytest.raises(UserError, match="is not a folder"):
         DataDir(tmp_path / "data").open(Settings())
 
 
 def test_a_folder_on_a_read_only_place_is_named() -> None:
-    with pytest.raises(Problem, match="cannot be used"):
+    with pytest.raises(UserError, match="cannot be used"):
         DataDir(Path("/proc/penstock")).open(Settings())
 
 
 def test_a_disk_with_too_little_room_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Problem, match="MiB left"):
+    with pytest.raises(UserError, match="MiB left"):
         DataDir(tmp_path).open(Settings(min_free_disk_mib=10**9))
     assert not datadir.runs(tmp_path)
 
@@ -54,7 +54,7 @@ def test_another_users_record_is_refused_in_words(tmp_path: Path, monkeypatch: p
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(Problem, match="is readable by its owner only"):
+    with pytest.raises(UserError, match="is readable by its owner only"):
         datadir.read_stack(tmp_path)
 
 

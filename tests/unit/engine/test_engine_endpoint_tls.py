@@ -13,7 +13,7 @@ import pytest
 from penstock.engine.endpoint_tls import certificate_for
 from penstock.engine.roles import health
 from penstock.observability import exposition
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
@@ -58,5 +58,5 @@ def test_metrics_are_served_as_the_settings_say(tmp_path: Path, tls: bool) -> No
 
 def test_files_that_are_of_no_use_are_told_before_anything_starts(tmp_path: Path) -> None:
     wrong = Settings(data_dir=tmp_path, tls=True, tls_cert_file=tmp_path / "none", tls_key_file=tmp_path / "none")
-    with pytest.raises(Problem, match="The certificate for HTTPS cannot be used"):
+    with pytest.raises(UserError, match="The certificate for HTTPS cannot be used"):
         certificate_for(wrong)

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.engine.history import files
 from penstock.history.reader.tables import HOW_TO_INSTALL
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -32,7 +32,7 @@ def test_by_default_an_installation_without_them_does_without_and_says_so() -> N
 
 @pytest.mark.usefixtures("without_duckdb")
 def test_who_asked_for_it_is_told_what_to_install() -> None:
-    with pytest.raises(Problem, match="duckdb not installed"):
+    with pytest.raises(UserError, match="duckdb not installed"):
         files.checked(Settings(history=True))
 
 

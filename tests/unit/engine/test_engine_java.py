@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine import java
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_problem_names_what_was_found_what_is_needed_and_how_to_get_it(
 ) -> None:
     _only_in(monkeypatch)
     home = _install(tmp_path / "home", "1.8.0_392")
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(UserError) as raised:
         java.find({"JAVA_HOME": str(home), "PATH": "", "HOME": str(tmp_path)})
     assert "needs Java 17 or 21" in raised.value.what
     assert "1.8.0_392" in raised.value.what
@@ -54,13 +54,13 @@ def test_a_runtime_that_lacks_what_spark_needs_is_passed_over_and_named(
     _only_in(monkeypatch)
     small, whole = _install(tmp_path / "small", "21.0.8", "exit $#"), _install(tmp_path / "whole", "17.0.1")
     assert java.find({"JAVA_HOME": str(small), "PATH": str(whole / "bin")}).home == whole
-    with pytest.raises(Problem, match=r"Java 21\.0\.8 .* without the module jdk\.incubator\.vector"):
+    with pytest.raises(UserError, match=r"Java 21\.0\.8 .* without the module jdk\.incubator\.vector"):
         java.find({"JAVA_HOME": str(small), "PATH": "", "HOME": str(tmp_path)})
 
 
 def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _only_in(monkeypatch)
-    with pytest.raises(Problem, match="found no Java"):
+    with pytest.raises(UserError, match="found no Java"):
         java.find({"PATH": str(tmp_path), "HOME": str(tmp_path)})
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine import exposure_check
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -29,7 +29,7 @@ def test_this_machine_may_always_send(tmp_path: Path, host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "box.example"])
 def test_others_may_not_unless_it_is_said(tmp_path: Path, host: str) -> None:
-    with pytest.raises(Problem, match="accept events from everyone") as problem:
+    with pytest.raises(UserError, match="accept events from everyone") as problem:
         exposure_check.check(Settings(data_dir=tmp_path, host=host))
     assert "--insecure-open" in problem.value.remedy
     exposure_check.check(Settings(data_dir=tmp_path, host=host, insecure_open=True))
@@ -42,11 +42,11 @@ def test_others_may_where_they_are_asked_who_they_are(tmp_path: Path, value: str
     if may:
         exposure_check.check(settings)
         return
-    with pytest.raises(Problem):
+    with pytest.raises(UserError):
         exposure_check.check(settings)
 
 
 def test_an_api_that_cannot_be_read_promises_nothing(tmp_path: Path) -> None:
     (tmp_path / "api.db").write_bytes(b"no database at all" * 100)
-    with pytest.raises(Problem):
+    with pytest.raises(UserError):
         exposure_check.check(Settings(data_dir=tmp_path, host="10.1.2.3"))

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engine import datadir
 from penstock.engine.datadir import DataDir
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -107,7 +107,7 @@ def test_rights_that_cannot_be_changed_are_said(left_open: Path, monkeypatch: py
 
 def test_somebody_elses_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(Problem, match=r"belongs to the user .*, who could read every event"):
+    with pytest.raises(UserError, match=r"belongs to the user .*, who could read every event"):
         opened(tmp_path)
     assert not (tmp_path / "run").exists()
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.contract.event_log import ADVICE, AnotherLog
 from penstock.engine import pipeline
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
@@ -47,7 +47,7 @@ class Service:
 async def test_the_sentence_says_what_was_found_what_is_safe_and_which_command_does_it(at_start: bool) -> None:
     session = cast("SparkSession", SimpleNamespace(version="4.2.0"))
     services: dict[str, pipeline.Service] = {"router": Service(at_start=at_start)}
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(UserError) as raised:
         async with asyncio.timeout(10):
             await pipeline._run_services(session, services, Settings(), Lifecycle(None))
     assert str(raised.value) == (

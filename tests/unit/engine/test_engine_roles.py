@@ -11,7 +11,7 @@ from penstock.engine.roles import standalone
 from penstock.engine.roles.health import STUCK_SECONDS, Health
 from penstock.engine.roles.table import ROLES, role_of
 from penstock.install.workloads import KINDS
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import IN_CLUSTER, Settings
 
@@ -80,7 +80,7 @@ def test_the_pipeline_is_ready_while_events_are_routed_and_delivered() -> None:
 
 @pytest.mark.parametrize("name", ["ingress", "control", "pipeline"])
 def test_a_role_without_a_kafka_is_told_how_to_name_one(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Problem, match=rf"`penstock {name}` needs a Kafka.*PENSTOCK_KAFKA"):
+    with pytest.raises(UserError, match=rf"`penstock {name}` needs a Kafka.*PENSTOCK_KAFKA"):
         standalone.prepare(role_of(name), Settings(data_dir=tmp_path))
 
 
@@ -88,9 +88,9 @@ def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
     def started(kubeconfig: Path) -> None:
         standalone.prepare(role_of("control"), Settings(data_dir=tmp_path, kafka="k:1", kubeconfig=kubeconfig))
 
-    with pytest.raises(Problem, match=r"no Pod with a ServiceAccount.*Name a kubeconfig file"):
+    with pytest.raises(UserError, match=r"no Pod with a ServiceAccount.*Name a kubeconfig file"):
         started(IN_CLUSTER)
-    with pytest.raises(Problem, match=r"missing does not exist.*`kubeconfig`"):
+    with pytest.raises(UserError, match=r"missing does not exist.*`kubeconfig`"):
         started(tmp_path / "missing")
 
 

@@ -11,7 +11,7 @@ from penstock.engine.jars import Jars
 from penstock.engine.spark_cluster import masters, properties
 from penstock.engine.spark_cluster.masters import DriverAddress
 from penstock.engine.spark_cluster.properties import SparkPlacement
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -80,7 +80,7 @@ def test_any_other_property_is_the_users_and_lists_are_joined() -> None:
 
 
 def test_properties_that_penstock_depends_on_are_refused_by_name_and_without_their_values() -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(UserError) as refused:
         spark.check(Settings(spark_conf={"spark.speculation": "s3cret", "spark.master": "x", "executor.memory": "1"}))
     text = str(refused.value)
     assert "spark_conf cannot set spark.speculation: a second copy of a task would write every event twice." in text
@@ -112,7 +112,7 @@ def test_a_standalone_cluster_needs_the_secret_that_it_was_started_with() -> Non
     def check(url: str, given: dict[str, object]) -> None:
         properties.check_secret(masters.parse(url), given)
 
-    with pytest.raises(Problem, match=r"spark_conf has no spark\.authenticate\.secret, by which spark://s:7077"):
+    with pytest.raises(UserError, match=r"spark_conf has no spark\.authenticate\.secret, by which spark://s:7077"):
         check("spark://s:7077", {"spark.authenticate": True})
     check("spark://s:7077", {"spark.authenticate.secret": "s"})
     check("spark://s:7077", {"spark.authenticate": False})

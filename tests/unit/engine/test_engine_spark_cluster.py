@@ -12,7 +12,7 @@ from penstock.engine.spark_cluster import executors, masters, packed_python
 from penstock.engine.spark_cluster import masters as driver_address
 from penstock.engine.spark_cluster.executors import TaskFailure
 from penstock.engine.spark_cluster.masters import Master
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 ELSEWHERE = Master("spark://192.0.2.1:7077", "standalone", (("192.0.2.1", 7077),))
@@ -35,7 +35,7 @@ def test_masters_are_known_by_their_urls(url: str, kind: str, places: tuple[tupl
 
 @pytest.mark.parametrize("url", ["a:7077", "spark://", "spark://a:port", "mesos://a:5050", "k8s://", "Local"])
 def test_what_is_no_master_is_refused_with_what_would_be_one(url: str) -> None:
-    with pytest.raises(Problem, match="Invalid spark_master"):
+    with pytest.raises(UserError, match="Invalid spark_master"):
         masters.parse(url)
 
 
@@ -45,7 +45,7 @@ def knock(place: tuple[str, int]) -> None:
 
 
 def test_a_master_that_does_not_answer_is_named() -> None:
-    with pytest.raises(Problem, match=r"cannot be reached \(a:7077: Connection refused\).*spark_master"):
+    with pytest.raises(UserError, match=r"cannot be reached \(a:7077: Connection refused\).*spark_master"):
         masters.check_reachable(masters.parse("spark://a:7077"), knock)
 
 
@@ -63,13 +63,13 @@ def test_one_of_several_masters_is_enough() -> None:
 def test_yarn_needs_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("YARN_CONF_DIR", raising=False)
-    with pytest.raises(Problem, match="HADOOP_CONF_DIR"):
+    with pytest.raises(UserError, match="HADOOP_CONF_DIR"):
         masters.check_reachable(masters.parse("yarn"))
 
 
 @pytest.mark.parametrize("kafka", [None, "127.0.0.1:9092", "kafka:9092, localhost:9092", "[::1]:9092"])
 def test_executors_elsewhere_are_not_sent_to_a_kafka_on_their_own_machine(kafka: str | None) -> None:
-    with pytest.raises(Problem, match=r"127.0.0.1, where executors|its own machine"):
+    with pytest.raises(UserError, match=r"127.0.0.1, where executors|its own machine"):
         masters.check_kafka_in_reach(Settings(kafka=kafka), ELSEWHERE)
 
 
@@ -155,5 +155,5 @@ def test_what_penstock_requires_is_found_through_all_it_requires_and_spark_is_no
 
 def test_a_cache_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Problem, match=r"could not be packed in .*Not a directory.*--cache-dir"):
+    with pytest.raises(UserError, match=r"could not be packed in .*Not a directory.*--cache-dir"):
         packed_python.ensure(Settings(cache_dir=tmp_path / "file"))

@@ -15,7 +15,7 @@ from penstock.engine.topics.sizing import too_few, wanted_replication
 from penstock.engine.topics.topic_admin import differences
 from penstock.kafka.admin import Brokers, FoundTopic, TopicShape
 from penstock.kafka.routes import StoredRoutes
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 _EVENTS = next(topic for topic in TOPICS if topic.name == EVENTS)
@@ -136,5 +136,5 @@ def test_security_is_for_a_given_kafka() -> None:
     conf = {"security.protocol": "ssl"}
     topics.check_security(Settings(kafka="k:9092", kafka_conf=conf))
     topics.check_security(Settings(kafka_conf={"client.rack": "a"}))
-    with pytest.raises(Problem, match="the embedded Kafka has its own"):
+    with pytest.raises(UserError, match="the embedded Kafka has its own"):
         topics.check_security(Settings(kafka_conf=conf))

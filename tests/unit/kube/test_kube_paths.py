@@ -22,7 +22,7 @@ from penstock.kube.paths import NotASegment, api_path
 from penstock.oidc import tokens
 from penstock.oidc.tokens import NoToken, TokenRequests, WantedToken
 from penstock.operations.cluster_api import BROKERS
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.processes.environment import ConfigError
@@ -204,7 +204,7 @@ async def test_an_object_that_no_path_leads_to_does_not_exist() -> None:
 
 def test_commands_tell_what_is_wrong_with_a_name() -> None:
     assert BROKERS.path("", None) == "/apis/eventing.knative.dev/v1/brokers"
-    with pytest.raises(Problem, match=r'Broker: invalid resource name "\.\./x": \[may not contain \'/\'\]'):
+    with pytest.raises(UserError, match=r'Broker: invalid resource name "\.\./x": \[may not contain \'/\'\]'):
         BROKERS.path("shop", "../x")
-    with pytest.raises(Problem, match="resource name may not be empty"):
+    with pytest.raises(UserError, match="resource name may not be empty"):
         BROKERS.path("shop", "")

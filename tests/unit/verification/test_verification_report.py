@@ -19,7 +19,7 @@ from penstock.dispatcher.cursors.cursor import CursorRecord, Outstanding
 from penstock.dispatcher.cursors.partition import TailPosition
 from penstock.history.schema.columns import ATTEMPTS, EVENTS
 from penstock.kafka.ranges import LogRecord
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 from penstock.verification.report import VerifyReport
 from penstock.verification.run import Question, verify
@@ -382,12 +382,12 @@ def test_routes_are_chosen_by_name_and_namespace(ask: Verify) -> None:
     assert [route.label for route in ask(routes=published, question=question).routes] == ["subscription/mine (else)"]
     assert [route.label for route in ask(routes=published).routes] == ["trigger/orders", "subscription/mine (else)"]
     wrong = Question(QUESTION.since, QUESTION.until, names=[("Trigger", "mine")], namespace="else")
-    with pytest.raises(Problem, match="There is no route of Trigger mine in the namespace else") as refused:
+    with pytest.raises(UserError, match="There is no route of Trigger mine in the namespace else") as refused:
         ask(routes=published, question=wrong)
     assert refused.value.exit_code == 2
 
 
 def test_without_kafka_nothing_can_be_said(ask: Verify) -> None:
-    with pytest.raises(Problem, match=r"Kafka at .* is unreachable") as refused:
+    with pytest.raises(UserError, match=r"Kafka at .* is unreachable") as refused:
         ask(NoKafka())
     assert refused.value.exit_code == 2

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from penstock.history.reader.history import History
 from penstock.history.schema.columns import HistoryProblem
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 MOST_RECORDS = 200_000
 """Records of each topic, the newest, that are read if the tables do not have them yet."""
@@ -44,7 +44,7 @@ class Archive:
         self._asking = 0
 
     async def ask(self, question: Callable[[History], T]) -> T:
-        """The answer. Raises Problem where it cannot be had."""
+        """The answer. Raises UserError where it cannot be had."""
         self._asking += 1
         self._stop_waiting()
         work = asyncio.get_running_loop().run_in_executor(self._thread, self._answer, question)
@@ -52,9 +52,9 @@ class Archive:
             return await asyncio.wait_for(asyncio.shield(work), PATIENCE_SECONDS)
         except TimeoutError:
             self._interrupt()
-            with contextlib.suppress(Problem, asyncio.CancelledError):
+            with contextlib.suppress(UserError, asyncio.CancelledError):
                 await work
-            raise Problem(
+            raise UserError(
                 f"The query of the history took longer than {PATIENCE_SECONDS:.0f} s.", "Choose a shorter time range."
             ) from None
         finally:
@@ -72,9 +72,9 @@ class Archive:
         try:
             return question(self._current())
         except HistoryProblem as problem:
-            raise Problem(problem.what, problem.remedy) from None
+            raise UserError(problem.what, problem.remedy) from None
         except KeyboardInterrupt:  # how the history says that it was interrupted
-            raise Problem("The query was interrupted.") from None
+            raise UserError("The query was interrupted.") from None
 
     def _current(self) -> History:
         now = self._clock()

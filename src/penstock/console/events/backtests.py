@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from penstock.engine.processes.process import tied_to_parent
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 KEPT = 5
@@ -52,9 +52,9 @@ class Backtests:
         self._running: asyncio.Task[None] | None = None
 
     def start(self, trigger: str, since: str, namespace: str) -> Backtest:
-        """Begins one. Raises Problem while another runs."""
+        """Begins one. Raises UserError while another runs."""
         if self._running is not None and not self._running.done():
-            raise Problem("Another backtest is running.", "Wait until it ends.")
+            raise UserError("Another backtest is running.", "Wait until it ends.")
         test = Backtest(trigger, since)
         self._kept[test.id] = test
         while len(self._kept) > KEPT:
@@ -96,7 +96,7 @@ class Backtests:
         except asyncio.CancelledError:
             test.problem = "The console was stopped."
             raise
-        except (OSError, Problem) as error:
+        except (OSError, UserError) as error:
             test.problem = str(error)
 
     async def _answer(self, test: Backtest, namespace: str) -> dict[str, Any]:
@@ -118,11 +118,11 @@ class Backtests:
             if process is not None:
                 await _end(process)
         if process.returncode != 0:
-            raise Problem(_last_lines(errors) or f"The backtest failed with exit code {process.returncode}.")
+            raise UserError(_last_lines(errors) or f"The backtest failed with exit code {process.returncode}.")
         try:
             report: dict[str, Any] = msgspec.json.decode(output)
         except msgspec.DecodeError:
-            raise Problem("The backtest returned no result.", _last_lines(errors)) from None
+            raise UserError("The backtest returned no result.", _last_lines(errors)) from None
         return report
 
 

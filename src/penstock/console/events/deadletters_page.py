@@ -23,7 +23,7 @@ from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import ClusterApi, Resource
 from penstock.operations.replays import ReplayOptions, ReplaySubject, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.operations.times import window
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 MOST = 200
@@ -48,7 +48,7 @@ class DeadLettersForm:
         return cls(query.get("since", SINCE).strip(), query.get("route", "").strip(), query.get("reason", "").strip())
 
     def filter(self) -> DeadLetterFilter:
-        """The question. Raises Problem."""
+        """The question. Raises UserError."""
         begin, _ = window(self.since or None, None, names=("since", "until"))
         route = route_named(self.route) if self.route else NamedRoute()
         return DeadLetterFilter(begin, None, route, self.reason or None, limit=MOST)
@@ -82,11 +82,11 @@ class ReplayLine:
 
 
 def route_named(text: str) -> NamedRoute:
-    """The route of `trigger/NAMESPACE/NAME`. Raises Problem."""
+    """The route of `trigger/NAMESPACE/NAME`. Raises UserError."""
     parts = text.split("/")
     kinds = {kind.lower(): kind for kind in KINDS}
     if len(parts) != 3 or parts[0].lower() not in kinds:
-        raise Problem(f"Invalid route {text}.", "Write trigger/NAMESPACE/NAME.")
+        raise UserError(f"Invalid route {text}.", "Write trigger/NAMESPACE/NAME.")
     return NamedRoute(kinds[parts[0].lower()], parts[1], parts[2])
 
 
@@ -124,7 +124,7 @@ def redrives(replays: Sequence[Obj]) -> list[ReplayLine]:
 
 
 def requests_of(fields: Iterable[tuple[str, str]]) -> list[tuple[str, Obj]]:
-    """The Replays that a form asks for, each with its namespace: one for each route. Raises Problem.
+    """The Replays that a form asks for, each with its namespace: one for each route. Raises UserError.
 
     `letter=trigger/NAMESPACE/NAME EVENT-ID` for every event that was chosen, or `group=trigger/NAMESPACE/NAME` with a
     `reason` for all of them.
@@ -141,7 +141,7 @@ def requests_of(fields: Iterable[tuple[str, str]]) -> list[tuple[str, Obj]]:
             route, _, ident = value.partition(" ")
             chosen.setdefault(route, []).append(ident)
     if not chosen:
-        raise Problem("No event is selected.", "Select at least one event.")
+        raise UserError("No event is selected.", "Select at least one event.")
     return [
         _request(route, ReplayOptions(since=since or None, ids=tuple(dict.fromkeys(ids)), dead_letters=True))
         for route, ids in chosen.items()
@@ -161,7 +161,7 @@ async def page(request: Request) -> Response:
     try:
         asked = wanted.filter()
         answer = await state.archive.ask(lambda history: dead_letters(history, asked, state.settings))
-    except Problem as found:
+    except UserError as found:
         problem = found
     return render(
         request,

@@ -35,7 +35,7 @@ from penstock.history.reader.history import History
 from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import TRIGGERS, ClusterApi, NotThere, is_paused
 from penstock.operations.formatting import RESULTS, result_text, route_text
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 MOST_ATTEMPTS = 200
 MOST_ROUTES = 100
@@ -234,7 +234,7 @@ async def resend(request: Request) -> Response:
     places = await run_in_threadpool(places_of, api)
     place = places.get(event.target)
     if place is None:
-        raise Problem("The Broker or channel that accepted this event no longer exists.")
+        raise UserError("The Broker or channel that accepted this event no longer exists.")
     await send_again(cloud_event(event), place, api, given.get("account", "").strip() or _account(request, place))
     query = urlencode({"resent": place.label})
     return back(f"/events/{event.partition}/{event.offset}?{query}")

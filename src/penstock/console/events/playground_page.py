@@ -33,7 +33,7 @@ from penstock.operations.cluster_api import NotThere
 from penstock.operations.times import moment
 from penstock.resources.registry import ADMISSION, AdmissionContext, AdmissionDenied
 from penstock.resources.trigger import GROUP, KIND
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 NAME, SUBSCRIBER = "my-trigger", "http://127.0.0.1:9000/"
@@ -61,7 +61,7 @@ def filters_of(text: str) -> Any:
     What is neither a list nor a map in YAML is an expression: `type = 'order'` is one, and is a string in YAML too.
     """
     if len(text) > LONGEST:
-        raise Problem(f"The filter has {len(text):,} characters; the maximum is {LONGEST:,}.")
+        raise UserError(f"The filter has {len(text):,} characters; the maximum is {LONGEST:,}.")
     stripped = text.strip()
     if not stripped:
         return []
@@ -69,7 +69,7 @@ def filters_of(text: str) -> Any:
         found = yaml.safe_load(stripped)
     except yaml.YAMLError as error:
         if _looks_like_yaml(stripped):
-            raise Problem(f"Invalid YAML: {' '.join(str(error).split())}") from None
+            raise UserError(f"Invalid YAML: {' '.join(str(error).split())}") from None
         found = None
     match found:
         case {"spec": {"filters": filters}} | {"filters": filters}:
@@ -94,14 +94,14 @@ def trigger_of(filters: Any, namespace: str, broker: str, name: str = NAME, subs
 
 
 def admitted(trigger: Obj, settings: Settings) -> Predicate:
-    """What the Trigger asks of events. Raises Problem, in the API's own words, where the API would refuse it."""
+    """What the Trigger asks of events. Raises UserError, in the API's own words, where the API would refuse it."""
     admission = ADMISSION[GROUP, KIND]
     context = AdmissionContext("", trigger["metadata"]["namespace"], {}, settings, "CREATE")
     try:
         defaulted = admission.default(trigger, context)
         admission.validate(defaulted, None, context)
     except AdmissionDenied as denied:
-        raise Problem(str(denied)) from None
+        raise UserError(str(denied)) from None
     spec = defaulted["spec"]
     return parse((spec.get("filter") or {}).get("attributes"), spec.get("filters"))
 
@@ -118,7 +118,7 @@ def tried(predicate: Predicate, events: Iterable[CloudEvent]) -> list[Tried]:
 
 
 def predicate_of(text: str) -> Predicate:
-    """What a filter asks of events; `type=greeting` is understood too. Raises Problem for what is none."""
+    """What a filter asks of events; `type=greeting` is understood too. Raises UserError for what is none."""
     if found := _ASSIGNED.fullmatch(text.strip()):
         filters: Any = [{"exact": {found[1]: found[2]}}]
     else:
@@ -126,7 +126,7 @@ def predicate_of(text: str) -> Predicate:
     try:
         return parse(None, filters)
     except InvalidFilter as invalid:
-        raise Problem(f"{invalid}.") from None
+        raise UserError(f"{invalid}.") from None
 
 
 RECENT = 50
@@ -170,7 +170,7 @@ class FilterOutcome:
     shown: list[TriedEvent]
     notes: list[str]
     yaml: str = ""
-    problem: Problem | None = None
+    problem: UserError | None = None
 
     @property
     def passed(self) -> int:
@@ -206,7 +206,7 @@ def outcome_of(
     try:
         trigger = trigger_of(filters_of(typed.text), namespace, name)
         predicate = admitted(trigger, state.settings)
-    except Problem as problem:
+    except UserError as problem:
         return FilterOutcome([], notes, problem=problem)
     found = tried(predicate, map(cloud_event, events))
     shown = [TriedEvent(event, one, clock(event.arrival)[11:]) for event, one in zip(events, found, strict=True)]
@@ -256,7 +256,7 @@ async def backtest(request: Request) -> Response:
     places = await run_in_threadpool(places_of, console_of(request).api(request))
     broker = chosen(places, typed.broker)
     if broker is None:
-        raise Problem("There is no Broker with events to try.", "Create one: penstock create broker")
+        raise UserError("There is no Broker with events to try.", "Create one: penstock create broker")
     trigger = trigger_of(filters_of(typed.text), broker.namespace, broker.name)
     admitted(trigger, state.settings)
     test = state.backtests.start(yaml_of(trigger), typed.since, broker.namespace)

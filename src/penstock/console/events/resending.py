@@ -19,7 +19,7 @@ from penstock.events.event import CloudEvent
 from penstock.history.reader.answers import Event
 from penstock.operations.cluster_api import ClusterApi, NotReached
 from penstock.operations.sending import SendingAddress, Sent, client_for, credentials_to, post
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 LONGEST_ARGUMENT = 64 * 1024
 """Half of what Linux lets a single argument have."""
@@ -112,16 +112,16 @@ DEFAULT_ACCOUNT = "default"
 
 
 async def send_again(event: CloudEvent, target: AcceptingTarget, api: ClusterApi, account: str) -> None:
-    """Sends the event, as the ServiceAccount if a token is required. Raises Problem where it is not
+    """Sends the event, as the ServiceAccount if a token is required. Raises UserError where it is not
     accepted.
     """
     if not target.address.url:
-        raise Problem(f"The {target.label} has no address yet.", "Check that it is Ready.")
+        raise UserError(f"The {target.label} has no address yet.", "Check that it is Ready.")
     token = await run_in_threadpool(token_for, target, api, account) if target.address.audience else ""
     try:
         credentials = credentials_to(target.address, token)
     except ValueError as error:
-        raise Problem(f"Cannot send to the {target.label}: {error}.") from None
+        raise UserError(f"Cannot send to the {target.label}: {error}.") from None
     async with client_for(credentials) as client:
         sent = await post(client, target.address.url, event, credentials)
     if not sent.accepted:
@@ -135,13 +135,13 @@ def account_of(user: str, target: AcceptingTarget) -> str:
 
 
 def token_for(target: AcceptingTarget, api: ClusterApi, account: str) -> str:
-    """A token of the ServiceAccount for the target. Raises Problem. Blocks."""
+    """A token of the ServiceAccount for the target. Raises UserError. Blocks."""
     try:
         return api.token(target.namespace, account, target.address.audience)
     except NotReached:
         raise
-    except Problem as problem:
-        raise Problem(
+    except UserError as problem:
+        raise UserError(
             f"The {target.label} requires a token for its audience, and none could be created for the "
             f"ServiceAccount {account}: {problem.what}",
             f"Choose a ServiceAccount of {target.namespace} for which you may create tokens (the verb create on "
@@ -149,14 +149,14 @@ def token_for(target: AcceptingTarget, api: ClusterApi, account: str) -> str:
         ) from None
 
 
-def refusal(sent: Sent, event: CloudEvent, target: AcceptingTarget, account: str) -> Problem:
+def refusal(sent: Sent, event: CloudEvent, target: AcceptingTarget, account: str) -> UserError:
     """What happened to an event that was not accepted, and what to do."""
     if sent.status is None:
-        return Problem(f"The {target.label} is unreachable at {sent.url}: {sent.problem}.")
+        return UserError(f"The {target.label} is unreachable at {sent.url}: {sent.problem}.")
     reason = f": {sent.problem}" if sent.problem else "."
     what = f"The {target.label} did not accept the event and responded with {_status(sent.status)}{reason}"
     if sent.status == HTTPStatus.UNAUTHORIZED and not target.address.audience:
-        return Problem(
+        return UserError(
             what,
             "It accepts only events with an API key, and the console has no keys: only their digests "
             f"are stored. With the key in the file key.txt (penstock keys create {target.name} NAME --namespace "
@@ -164,13 +164,13 @@ def refusal(sent: Sent, event: CloudEvent, target: AcceptingTarget, account: str
             (as_send(event, target, "--token @key.txt"),),
         )
     if sent.status == HTTPStatus.FORBIDDEN and target.address.audience:
-        return Problem(
+        return UserError(
             what,
             f"The ServiceAccount {account} is not authorized by the EventPolicies (penstock get eventpolicies "
             f"--namespace {target.namespace}): choose another on the event's page, or replace NAME here:",
             (as_send(event, target, "--service-account NAME"),),
         )
-    return Problem(what)
+    return UserError(what)
 
 
 def _status(status: int) -> str:

@@ -20,7 +20,7 @@ from penstock.history.reader.answers import Event
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter, Position
 from penstock.operations.times import window
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.times import parse_rfc3339
 from penstock.settings import Settings
 
@@ -48,7 +48,7 @@ class SearchForm:
         return cls(**({"since": ""} if given.get("id") and "since" not in given else {}) | given)
 
     def filter(self, after: str = "") -> EventFilter:
-        """The question. Raises Problem."""
+        """The question. Raises UserError."""
         begin, end = window(self.since or None, self.until or None, names=("since", "until"))
         return EventFilter(
             begin,
@@ -93,12 +93,12 @@ class FoundEvents:
 
 
 def position(text: str) -> Position:
-    """Where a page ended, as an address has it. Raises Problem."""
+    """Where a page ended, as an address has it. Raises UserError."""
     try:
         arrival, partition, offset = text.split("_")
         return Position(parse_rfc3339(arrival), int(partition), int(offset))
     except ValueError:
-        raise Problem("This page of the list does not exist.", "Search again.") from None
+        raise UserError("This page of the list does not exist.", "Search again.") from None
 
 
 def position_text(event: Event) -> str:
@@ -148,12 +148,12 @@ async def search(request: Request) -> Response:
     )
 
 
-async def _answer(state: EventsState, wanted: SearchForm, after: str) -> tuple[Problem | None, FoundEvents]:
+async def _answer(state: EventsState, wanted: SearchForm, after: str) -> tuple[UserError | None, FoundEvents]:
     """An invalid condition is reported beside the form, where it can be corrected."""
     try:
         asked = wanted.filter(after)
         return None, await state.archive.ask(lambda history: found(history, asked, state.settings))
-    except Problem as problem:
+    except UserError as problem:
         return problem, FoundEvents([], "", [])
 
 

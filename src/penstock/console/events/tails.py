@@ -17,7 +17,7 @@ from penstock.filters.predicate import Everything
 from penstock.kafka.live import LiveSelection, SampleLimit
 from penstock.kafka.ranges import LogRecord
 from penstock.kafka.topic_ends import KafkaAway
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 POLL_SECONDS = 0.25
 
@@ -136,9 +136,9 @@ class Tails:
             self._viewers.discard(viewer)
 
     def check_limit(self) -> None:
-        """Raises Problem where as many look as may."""
+        """Raises UserError where as many look as may."""
         if len(self._viewers) >= MOST_VIEWERS:
-            raise Problem(f"{MOST_VIEWERS} live pages are already open.", "Close some of them.")
+            raise UserError(f"{MOST_VIEWERS} live pages are already open.", "Close some of them.")
 
     async def close(self) -> None:
         """Ends the reader."""

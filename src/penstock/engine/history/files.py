@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.history.reader.tables import HOW_TO_INSTALL
 from penstock.history.schema.columns import TableName
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 HINT = Path("run", "history.json")
@@ -73,12 +73,12 @@ PACKAGES = ("deltalake", "duckdb", "pyarrow")
 def checked(settings: Settings) -> tuple[Settings, list[str]]:
     """The settings as they can be followed, and what a person should know of that.
 
-    Raises Problem where a history was asked for: one that is kept by default only is done without.
+    Raises UserError where a history was asked for: one that is kept by default only is done without.
     """
     lacking = [name for name in PACKAGES if find_spec(name) is None] if settings.history else []
     if not lacking:
         return settings, []
     what = f"The history is disabled: {', '.join(lacking)} not installed."
     if "history" in settings.model_fields_set:
-        raise Problem(what, f"{HOW_TO_INSTALL}. Or set history=false.")
+        raise UserError(what, f"{HOW_TO_INSTALL}. Or set history=false.")
     return settings.model_copy(update={"history": False}), [f"{what} {HOW_TO_INSTALL}"]

@@ -21,7 +21,7 @@ from penstock.history.writer.plan import WriterPace
 from penstock.history.writer.spark_table import SparkTable
 from penstock.history.writer.stored_table import StoredTable
 from penstock.kafka.ranges import RangeReader, RecordsGone
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ _REMEDIES = (
 
 def told(error: Exception, settings: Settings) -> str:
     """Why writing failed, in a line."""
-    if isinstance(error, HistoryProblem | Problem):
+    if isinstance(error, HistoryProblem | UserError):
         return f"{error.what} {error.remedy}".strip()
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or settings.history_root}: {error.strerror}"

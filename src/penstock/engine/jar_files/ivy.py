@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from penstock.engine.java import Java
 from penstock.engine.processes.process import tied_to_parent
 from penstock.engine.spark_gateway import spark_jars
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 EXPECTED_FILES = 50
 """About as many files as there are, for the progress bar before Ivy has counted them."""
@@ -52,7 +52,7 @@ HISTORY = JarSet("ivy-history.xml", "Delta Lake", ("delta/delta-spark_*.jar", "d
 def fetch(folder: Path, java: Java, progress: Progress, wanted: JarSet) -> None:
     """Brings the jars, each configuration into a folder of its name; `ivy/` then has what Ivy found out about them.
 
-    Raises Problem where they cannot be had.
+    Raises UserError where they cannot be had.
     """
     (folder / "ivy.xml").write_bytes(wanted.text)
     command = [
@@ -73,7 +73,7 @@ def fetch(folder: Path, java: Java, progress: Progress, wanted: JarSet) -> None:
                 progress(fetched, max(found, EXPECTED_FILES), words[2].partition("#")[2].partition("!")[0])
     if ivy.returncode != 0 or not all(list(folder.glob(proof)) for proof in wanted.proofs):
         reasons = tuple(line.strip() for line in tail if line.strip(" :\t"))
-        raise Problem(
+        raise UserError(
             f"The jars of {wanted.what} could not be fetched from Maven Central.",
             "Check the network (HTTPS_PROXY is used if set) and start again; only the first start needs it.",
             reasons[-12:],
@@ -117,5 +117,5 @@ def _proxies() -> Iterator[str]:
 def _ivy_jar() -> Path:
     jars = [jar for jar in spark_jars() if jar.name.startswith("ivy-")]
     if not jars:
-        raise Problem("The installed pyspark has no Ivy jar.", "Reinstall it: pip install --force-reinstall pyspark")
+        raise UserError("The installed pyspark has no Ivy jar.", "Reinstall it: pip install --force-reinstall pyspark")
     return jars[-1]

@@ -26,7 +26,7 @@ from penstock.engine.processes import process
 from penstock.engine.processes import restarts as diagnosis
 from penstock.engine.processes.child_logs import ComponentLog
 from penstock.engine.processes.restarts import Deaths, GiveUp, Patience
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 State = Literal["waiting", "starting", "ready", "restarting", "stopping", "ended", "resting", "writing"]
 """The last two are of the writer of the history, which comes and goes."""
@@ -109,7 +109,7 @@ class Supervisor:
         self._was_whole = False
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
-        """Runs everything until `stop` is set. Raises Problem if a component is given up before all were ready."""
+        """Runs everything until `stop` is set. Raises UserError if a component is given up before all were ready."""
         keepers = [asyncio.create_task(self._keep(watch), name=name) for name, watch in self.watches.items()]
         stopped = asyncio.create_task(stop.wait())
         announced = asyncio.create_task(self._announce(on_ready))
@@ -263,10 +263,10 @@ class Supervisor:
         watch.state, watch.since = state, time.time()
         self._observer.changed(watch)
 
-    def _given_up(self, watch: Watch, decision: GiveUp) -> Problem:
+    def _given_up(self, watch: Watch, decision: GiveUp) -> UserError:
         lines = list(watch.log.last)
         often = f"{decision.deaths} times" if decision.deaths > 1 else "once"
-        return Problem(
+        return UserError(
             f"{watch.name} ended {often}; the last reason: {watch.reason}.",
             diagnosis.remedy([watch.reason or "", *lines]) or f"See its log: {watch.log.path}",
             tuple(lines[-20:]),

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle, end_at_once
 from penstock.settings import Settings
 
@@ -132,7 +132,7 @@ def _claim(role: str, settings: Settings, had: asyncio.Future[int]) -> Claim:
     from penstock.kafka.claims import take_epoch
 
     def told(error: BaseException) -> None:
-        failed(Problem(str(error)) if isinstance(error, MayNot) else error)
+        failed(UserError(str(error)) if isinstance(error, MayNot) else error)
 
     return LeaseClaim(
         settings,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.web.tls_server import FreshCertificate, SecureServing
 
@@ -58,7 +58,7 @@ def _verdict(problem: str | None, good: str) -> tuple[int, str, bytes]:
 
 @contextlib.contextmanager
 def serving(health: Health, host: str, port: int, certificate: FreshCertificate | None = None) -> Iterator[int]:
-    """Answers on the port; the number where it was left to chance. Raises Problem where it is taken."""
+    """Answers on the port; the number where it was left to chance. Raises UserError where it is taken."""
     server = _listen(host, port, health)
     server.certificate = certificate
     thread = threading.Thread(target=server.serve_forever, name="health port", daemon=True)
@@ -99,7 +99,7 @@ def _listen(host: str, port: int, health: Health) -> _Server:
     try:
         return _Server((host, port), Handler)
     except OSError as error:
-        raise Problem(
+        raise UserError(
             f"Cannot listen on the health port {host}:{port} ({error.strerror}).",
             "Choose another with --health-port NUMBER, or 0 for a free one.",
         ) from None

@@ -30,7 +30,7 @@ from penstock.engine.roles import health
 from penstock.engine.roles.claim import name_alone
 from penstock.engine.roles.table import Role, loop_factory
 from penstock.observability.logs import configure_logging
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle, first
 from penstock.settings import IN_CLUSTER, SERVICE_ACCOUNT, Settings
 
@@ -48,7 +48,7 @@ async def live(role: Role, settings: Settings, lifecycle: Lifecycle, released: a
     log.info("starting", pid=os.getpid())
     try:
         await role.run(settings, lifecycle, released)
-    except Problem as problem:
+    except UserError as problem:
         log.error(problem.what, remedy=problem.remedy)
         lifecycle.fail(str(problem))
         return 1
@@ -93,7 +93,7 @@ RETRY_SECONDS = 1.0
 
 
 def run(role: Role, settings: Settings) -> int:
-    """Runs the role until SIGTERM; the exit code. Raises Problem for what the user can put right."""
+    """Runs the role until SIGTERM; the exit code. Raises UserError for what the user can put right."""
     settings = prepare(role, settings)
     name_alone(role.name)
     configure_logging(role.name, "debug" if settings.verbose else "info", stream=sys.stdout)
@@ -107,13 +107,13 @@ def run(role: Role, settings: Settings) -> int:
 def prepare(role: Role, settings: Settings) -> Settings:
     """The settings as the role runs with them: with a folder that is there, and everything found that it needs."""
     if role.uses_kafka and settings.kafka is None:
-        raise Problem(
+        raise UserError(
             f"`penstock {role.name}` requires an existing Kafka.",
             "Set --kafka HOST:PORT, PENSTOCK_KAFKA, or kafka in penstock.toml. Only `penstock dev` starts one.",
         )
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     if datadir.runs(settings.data_dir):
-        raise Problem(
+        raise UserError(
             f"A stack of `penstock dev` is running on the data folder {settings.data_dir}.",
             "Stop it, or start this role with another --data-dir.",
         )
@@ -134,12 +134,12 @@ def prepare(role: Role, settings: Settings) -> Settings:
 
 def _check_kubeconfig(kubeconfig: Path | None) -> None:
     if kubeconfig == IN_CLUSTER and not (SERVICE_ACCOUNT.is_dir() and "KUBERNETES_SERVICE_HOST" in os.environ):
-        raise Problem(
+        raise UserError(
             f"kubeconfig is in-cluster, but this is not a Pod with a ServiceAccount: {SERVICE_ACCOUNT} is missing.",
             "Name a kubeconfig file, or let Kubernetes mount the token (automountServiceAccountToken).",
         )
     if kubeconfig is not None and kubeconfig != IN_CLUSTER and not kubeconfig.is_file():
-        raise Problem(f"The kubeconfig {kubeconfig} does not exist.", "Check the setting kubeconfig.")
+        raise UserError(f"The kubeconfig {kubeconfig} does not exist.", "Check the setting kubeconfig.")
 
 
 def _make_folders(root: Path) -> None:
@@ -149,7 +149,7 @@ def _make_folders(root: Path) -> None:
         for name in datadir.FOLDERS:
             (root / name).mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise Problem(
+        raise UserError(
             f"The data folder {root} cannot be used: {error.strerror} ({error.filename}).",
             "Choose another with --data-dir.",
         ) from None
@@ -222,7 +222,7 @@ async def _kafka_ready(settings: Settings, lifecycle: Lifecycle) -> None:
     while (problem := await asyncio.to_thread(unreachable, settings)) is not None:
         waited = time.monotonic() - began
         if waited >= settings.kafka_wait_seconds:
-            raise Problem(
+            raise UserError(
                 f"Kafka at {settings.bootstrap} was unreachable for {waited:.0f} s ({problem}).",
                 "Check that it runs, the setting kafka, and kafka_conf if it requires TLS or a password.",
             )

@@ -20,7 +20,7 @@ import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.router import watchdogs
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ class TaskFailure:
     text: str
 
 
-def not_taken(master: str, text: str) -> Problem:
+def not_taken(master: str, text: str) -> UserError:
     """The master answers, and the application did not start there."""
     first = next((line.strip() for line in text.splitlines() if "Exception" in line or "Error" in line), "")
-    return Problem(
+    return UserError(
         f"The Spark master {master} did not start the application. {_shortened(first)}".strip(),
         f"It must run Spark {version('pyspark')}, like pyspark on this machine, and reach this machine at "
         "spark_driver_host; if it requires a secret, set spark.authenticate.secret in spark_conf. If the application "
@@ -57,45 +57,45 @@ def not_taken(master: str, text: str) -> Problem:
     )
 
 
-def explained(failure: TaskFailure, python: str) -> Problem:
+def explained(failure: TaskFailure, python: str) -> UserError:
     """What is wrong with an executor, by what a task that failed there said."""
     host, text = failure.host, failure.text
     if found := re.search(r'Cannot run program "([^"]+)"', text):
-        return Problem(
+        return UserError(
             f"The executor on {host} has no Python {found.group(1)!r}.",
             f"Install {python} there, or set spark_python to its path.",
         )
     if "PYTHON_VERSION_MISMATCH" in text or "Python in worker has different version" in text:
         found = re.search(r"different version: ([\d.]+)", text)
         other = found.group(1) if found else "another version"
-        return Problem(
+        return UserError(
             f"The executor on {host} runs Python {other}, and this machine {platform.python_version()}.",
             "Both must have the same minor version: set spark_python to the right one.",
         )
     if found := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
-        return Problem(
+        return UserError(
             f"The Python of the executor on {host} lacks the package {found.group(1)!r}.",
             f"Install penstock {version('penstock')} there, or leave spark_python empty to send the packages to it.",
         )
     if found := re.search(r"ImportError: (.+)", text):
-        return Problem(
+        return UserError(
             f"The Python of the executor on {host} cannot load a package: {_shortened(found.group(1))}.",
             "Packages sent to executors fit the system and processor of this machine only; for others install "
             "penstock there and set spark_python to that Python.",
         )
     if "InvalidClassException" in text or "serialVersionUID" in text or "NoSuchMethodError" in text:
-        return Problem(
+        return UserError(
             f"The executor on {host} runs another version of Spark than this machine ({version('pyspark')}).",
             "Run the same version on the cluster that spark_master names.",
         )
-    return Problem(
+    return UserError(
         f"The test task failed on the executor on {host}: {_shortened(text.strip().splitlines()[-1])}",
         "Check the executor's log and spark_conf.",
     )
 
 
 def look(session: SparkSession, settings: Settings, python: str) -> None:
-    """Waits for executors and tries what tasks need on them. Raises Problem where none is of use."""
+    """Waits for executors and tries what tasks need on them. Raises UserError where none is of use."""
     there = _await_slots(session, settings)
     context = session.sparkContext
     tasks = min(there, MOST_TASKS)
@@ -122,7 +122,7 @@ def look(session: SparkSession, settings: Settings, python: str) -> None:
     if not seen:
         if failures:
             raise explained(failures[0], python)
-        raise Problem(
+        raise UserError(
             f"Executors of {settings.spark_master} did not run a task within {PROBE_SECONDS:g} s.",
             "Executors must be able to reach this machine: check spark_driver_host and spark_driver_bind.",
         )
@@ -133,7 +133,7 @@ def _await_slots(session: SparkSession, settings: Settings) -> int:
     deadline = time.monotonic() + EXECUTOR_SECONDS
     while not (there := watchdogs.count(session)):
         if time.monotonic() > deadline:
-            raise Problem(
+            raise UserError(
                 f"{settings.spark_master} provided no executor within {EXECUTOR_SECONDS:g} s.",
                 f"Each requests {settings.spark_executor_memory_mib} MiB (spark_executor_memory_mib) and "
                 f"{settings.spark_executor_cores or 'all'} cores (spark_executor_cores): the cluster may have "

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from penstock.runtime import hosts
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 CONNECT_SECONDS = 5.0
@@ -36,7 +36,7 @@ class Master:
 
 
 def parse(url: str) -> Master:
-    """The master behind a URL. Raises Problem for one that Spark would not understand."""
+    """The master behind a URL. Raises UserError for one that Spark would not understand."""
     try:
         if url == "local" or url.startswith("local["):
             return Master(url, "local")
@@ -55,7 +55,7 @@ def parse(url: str) -> Master:
             )
     except ValueError:
         pass
-    raise Problem(
+    raise UserError(
         f"Invalid spark_master {url!r}.",
         "Write spark://host:7077 for a standalone cluster, k8s://https://host:6443 for Kubernetes, or yarn; "
         "leave it empty to run Spark on this machine.",
@@ -74,9 +74,9 @@ def _knock(place: tuple[str, int]) -> None:
 
 
 def check_reachable(master: Master, knock: Callable[[tuple[str, int]], None] = _knock) -> None:
-    """Raises Problem where nobody answers at the master's address."""
+    """Raises UserError where nobody answers at the master's address."""
     if master.kind == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
-        raise Problem(
+        raise UserError(
             "spark_master is yarn, but HADOOP_CONF_DIR is not set.",
             "Set it to the folder of YARN's configuration.",
         )
@@ -88,25 +88,25 @@ def check_reachable(master: Master, knock: Callable[[tuple[str, int]], None] = _
         except OSError as error:
             failures.append(f"{host}:{port}: {error.strerror or error}")
     if failures:
-        raise Problem(
+        raise UserError(
             f"The Spark master {master.url} cannot be reached ({'; '.join(failures)}).",
             "Check spark_master: use the address that the master printed at its start, such as spark://host:7077.",
         )
 
 
 def check_kafka_in_reach(settings: Settings, master: Master) -> None:
-    """Raises Problem where executors on other machines would be told to reach Kafka at an address of their own."""
+    """Raises UserError where executors on other machines would be told to reach Kafka at an address of their own."""
     if on_this_machine(master):
         return
     if settings.kafka is None:
-        raise Problem(
+        raise UserError(
             f"The embedded Kafka listens on 127.0.0.1, where executors of {master.url} cannot reach it.",
             "Set --kafka to a Kafka that every executor can reach, or leave spark_master empty.",
         )
     for address in settings.kafka.split(","):
         host = urlsplit(f"kafka://{address.strip()}").hostname or ""
         if is_loopback(host):
-            raise Problem(
+            raise UserError(
                 f"kafka contains {address.strip()}, which for an executor of {master.url} is its own machine.",
                 "Use addresses that every executor can reach, or leave spark_master empty.",
             )
@@ -159,7 +159,7 @@ def _towards(host: str, port: int) -> str:
             probe.connect(place)
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise Problem(
+        raise UserError(
             f"This machine has no route to the Spark master at {host}:{port} ({error.strerror or error}).",
             "Check spark_master, or set spark_driver_host to the address of this machine.",
         ) from None

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.engine.jars import cache_root
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 FOLDER = "penstock-python"
@@ -43,7 +43,7 @@ def python() -> str:
 
 
 def ensure(settings: Settings, progress: Progress = lambda done, total, what: None) -> Path:
-    """The archive for executors, made first if it is not there. Raises Problem if that fails."""
+    """The archive for executors, made first if it is not there. Raises UserError if that fails."""
     packages = sorted(_needed("penstock"), key=_name)
     folder = cache_root(settings) / "executors"
     try:
@@ -57,7 +57,7 @@ def ensure(settings: Settings, progress: Progress = lambda done, total, what: No
             for old in sorted(folder.glob("penstock-*.tar.gz"), key=lambda one: one.stat().st_mtime)[:-KEPT]:
                 old.unlink()
     except OSError as error:
-        raise Problem(
+        raise UserError(
             f"The packages for executors could not be packed in {folder}: {error.strerror} ({error.filename}).",
             "Free some space, change its permissions, choose another folder with --cache-dir, or set spark_python to a "
             "Python of the executors that has penstock.",

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from penstock.engine.spark_cluster import packed_python
 from penstock.engine.spark_cluster.masters import DriverAddress, Master
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 Properties = dict[str, str]
@@ -67,7 +67,7 @@ HUNG_HOST = {
 
 
 def check(given: Mapping[str, object]) -> None:
-    """Raises Problem that names every property which cannot be set. Values are not shown: they may be secrets."""
+    """Raises UserError that names every property which cannot be set. Values are not shown: they may be secrets."""
     wrong = [f"spark_conf cannot set {name}: {REFUSED[name]}." for name in sorted(given) if name in REFUSED]
     wrong += [
         f"spark_conf has {name!r}, which is no property of Spark: their names begin with spark."
@@ -75,14 +75,14 @@ def check(given: Mapping[str, object]) -> None:
         if not name.startswith("spark.")
     ]
     if wrong:
-        raise Problem("\n".join(wrong), "docs/spark.md lists the properties that can be set.")
+        raise UserError("\n".join(wrong), "docs/spark.md lists the properties that can be set.")
 
 
 def check_secret(master: Master, given: Mapping[str, object]) -> None:
-    """Raises Problem where a standalone cluster is named without its secret."""
+    """Raises UserError where a standalone cluster is named without its secret."""
     authenticates = str(given.get("spark.authenticate", True)).lower() != "false"
     if master.kind == "standalone" and authenticates and "spark.authenticate.secret" not in given:
-        raise Problem(
+        raise UserError(
             f"spark_conf has no spark.authenticate.secret, which authenticates {master.url}, its executors and "
             "this driver to each other.",
             "Set spark.authenticate and spark.authenticate.secret for the Master and the Workers, and the secret in "

@@ -20,7 +20,7 @@ from penstock.engine.topics import installation_state, setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.clients import topic_name
 from penstock.kafka.routes import RoutesTopic, StoredRoutes
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 MADE_OF_EVENTS = (CURSORS, ATTEMPTS, MATCHED, REPORTS)
@@ -29,12 +29,12 @@ GONE_SECONDS = 60.0
 
 
 def adopt(settings: Settings) -> list[str]:
-    """Removes what refers to the former log; returns what was done, in lines. Raises Problem where a pipeline works."""
+    """Removes what refers to the former log; returns what was done, in lines. Raises UserError where a pipeline works."""
     admin = setup.connect(settings)
     with setup.refusals(settings):
         setup.create_missing(admin, settings, admin.topics())
         if working := installation_state.instances(settings, "router", "dispatcher"):
-            raise Problem(
+            raise UserError(
                 f"Processes of this installation are running: {', '.join(working)}.",
                 "Stop every control and pipeline, and run this command again.",
             )
@@ -79,5 +79,5 @@ def _await_gone(admin: TopicAdmin, name: str) -> None:
     deadline = time.monotonic() + GONE_SECONDS
     while name in admin.topics():
         if time.monotonic() > deadline:
-            raise Problem(f"Kafka has not removed {name} yet.", "Run this command again.")
+            raise UserError(f"Kafka has not removed {name} yet.", "Run this command again.")
         time.sleep(0.2)

@@ -14,7 +14,7 @@ from penstock.kafka.table import SnapshotFollower, TableFollower
 from penstock.kafka.topic_ends import KafkaAway, TopicEnds
 from penstock.kafka.transactions import load_partition
 from penstock.router.matched_record import MatchedRecord, decode
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 READ_SECONDS = 60.0
@@ -61,7 +61,7 @@ def standings(settings: Settings, partitions: int) -> list[PartitionStanding]:
     try:
         return [_standing(settings, ends, partition) for partition in range(partitions)]
     except KafkaAway as error:
-        raise Problem(f"Kafka at {settings.bootstrap} is unreachable: {error}.") from None
+        raise UserError(f"Kafka at {settings.bootstrap} is unreachable: {error}.") from None
     finally:
         ends.close()
 
@@ -93,4 +93,4 @@ def _check(read: bool, failures: list[BaseException]) -> None:
     if failures:
         raise failures[0]
     if not read:
-        raise Problem(f"A topic could not be read within {READ_SECONDS:g} s.", "Check the setting kafka.")
+        raise UserError(f"A topic could not be read within {READ_SECONDS:g} s.", "Check the setting kafka.")

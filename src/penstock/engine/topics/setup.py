@@ -16,7 +16,7 @@ from penstock.contract.topics import EVENTS, MATCHED, TOPICS, UNREADABLE, Topic
 from penstock.engine.topics.sizing import min_insync, too_few, wanted_replication
 from penstock.kafka.admin import TIMEOUT_SECONDS, NotDone, TopicAdmin, TopicShape
 from penstock.kafka.clients import topic_name
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -78,7 +78,7 @@ def _compacted(settings: Settings) -> dict[str, str]:
 def check_security(settings: Settings) -> None:
     """The embedded Kafka has credentials of its own; those of `kafka_conf` are for another one."""
     if settings.kafka is None and "security.protocol" in settings.kafka_conf:
-        raise Problem(
+        raise UserError(
             "kafka_conf has a security.protocol, but the embedded Kafka has its own.",
             "Set --kafka to use another Kafka, or remove kafka_conf.",
         )
@@ -94,7 +94,7 @@ def shapes(settings: Settings, replication: int, partitions: int | None = None) 
 
 
 def ensure(settings: Settings) -> None:
-    """Creates the topics that are missing. Raises Problem if Kafka cannot be reached or has them in another shape."""
+    """Creates the topics that are missing. Raises UserError if Kafka cannot be reached or has them in another shape."""
     admin = connect(settings)
     with refusals(settings):
         existing = admin.topics()
@@ -129,7 +129,7 @@ def _held(admin: TopicAdmin, present: list[Topic]) -> list[Topic]:
 
 
 def connect(settings: Settings) -> TopicAdmin:
-    """A client of a Kafka that answers. Raises Problem."""
+    """A client of a Kafka that answers. Raises UserError."""
     with refusals(settings):
         admin = TopicAdmin(settings)
         admin.brokers(TIMEOUT_SECONDS if settings.kafka is None else 10.0)
@@ -138,11 +138,11 @@ def connect(settings: Settings) -> TopicAdmin:
 
 @contextmanager
 def refusals(settings: Settings) -> Iterator[None]:
-    """What Kafka does not do becomes a Problem that says which setting to look at."""
+    """What Kafka does not do becomes a UserError that says which setting to look at."""
     try:
         yield
     except NotDone as error:
-        raise Problem(
+        raise UserError(
             f"Kafka at {settings.bootstrap} is unreachable or refused the request: {error}.",
             "" if settings.kafka else "See the log of the component kafka.",
         ) from None
@@ -151,14 +151,14 @@ def refusals(settings: Settings) -> Iterator[None]:
 def create_missing(admin: TopicAdmin, settings: Settings, existing: Container[str]) -> list[str]:
     """Makes the topics that are not there, and returns their names.
 
-    Raises Problem where brokers are away: topics that are made now would for ever be on fewer than are there later.
+    Raises UserError where brokers are away: topics that are made now would for ever be on fewer than are there later.
     """
     if all(topic.name in existing for topic in TOPICS):
         return []
     brokers = admin.cluster()
     replication = wanted_replication(settings, brokers)
     if (problem := too_few(replication, brokers)) is not None:
-        raise Problem(
+        raise UserError(
             problem, f"Start the other brokers, or set replication={len(brokers.alive)} if there are no others."
         )
     missing = [shape for shape in shapes(settings, replication.replicas) if shape.name not in existing]
@@ -172,7 +172,7 @@ def _check_cleanup(admin: TopicAdmin, settings: Settings, topics: list[Topic]) -
     for topic in topics:
         found = configs[topic.name].get("cleanup.policy", topic.cleanup)
         if found != topic.cleanup:
-            raise Problem(
+            raise UserError(
                 f"The topic {topic_name(settings, topic.name)} has cleanup.policy {found}, which deletes records that "
                 f"penstock needs; it must be {topic.cleanup}.",
                 "Fix it: penstock topics --configure",
@@ -212,7 +212,7 @@ def _check_partitions(topic: Topic, found: int, settings: Settings) -> None:
     if found == wanted or (found > wanted and settings.kafka is not None and topic.per_partition):
         return
     place = f"the data folder {settings.data_dir}" if settings.kafka is None else settings.kafka
-    raise Problem(
+    raise UserError(
         f"The topic {topic_name(settings, topic.name)} has {found} partitions in {place}, but the settings ask for "
         f"{wanted}.",
         f"Start with --partitions {found}, or add partitions: penstock topics --partitions {wanted}"

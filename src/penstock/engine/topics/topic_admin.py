@@ -12,7 +12,7 @@ from penstock.engine.topics import installation_state, setup
 from penstock.engine.topics.sizing import keeps_order, obstacles, wanted_replication
 from penstock.kafka.admin import FoundTopic, TopicAdmin, TopicShape
 from penstock.kafka.clients import topic_name
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 # Where topics are not as they should be, and what to do about each difference. Pure.
@@ -117,7 +117,7 @@ class TopicsReport:
 def look_after(
     settings: Settings, *, create: bool, configure: bool, partitions: int | None, force: bool
 ) -> TopicsReport:
-    """Does what it is told, then compares. Raises Problem where that cannot be."""
+    """Does what it is told, then compares. Raises UserError where that cannot be."""
     admin = setup.connect(settings)
     report = TopicsReport()
     with setup.refusals(settings):
@@ -195,12 +195,12 @@ def _grow(admin: TopicAdmin, settings: Settings, wanted: int, *, force: bool) ->
     found = admin.topics()
     wide = [topic.name for topic in TOPICS if topic.per_partition]
     if missing := [name for name in wide if name not in found]:
-        raise Problem(
+        raise UserError(
             f"The topic {topic_name(settings, missing[0])} is missing.", "Create it first: penstock topics --create"
         )
     if too_wide := [name for name in wide if found[name].partitions > wanted]:
         name, has = topic_name(settings, too_wide[0]), found[too_wide[0]].partitions
-        raise Problem(f"The topic {name} has {has} partitions; Kafka cannot reduce them.", exit_code=2)
+        raise UserError(f"The topic {name} has {has} partitions; Kafka cannot reduce them.", exit_code=2)
     narrow = [name for name in wide if found[name].partitions < wanted]
     if not narrow:
         return []
@@ -229,7 +229,7 @@ def _check_order(settings: Settings, partitions: int) -> None:
         routes, installation_state.instances(settings, "ingress"), installation_state.standings(settings, partitions)
     )
     if found:
-        raise Problem(
+        raise UserError(
             "Some routes keep the order of events by key, and more partitions move keys to other partitions. So "
             "no deliveries may be in progress:\n" + "\n".join(found),
             "Wait and retry; or use --force, after which events of a key may be delivered out of order once.",
