@@ -91,6 +91,7 @@ format: $(VENV)/.ready ## put the code into its format
 
 docs: $(VENV)/.ready ## write the pages that are made from the code, and build the documentation's site into build/site
 	$(BIN)/python -m penstock.cli.reference > docs/settings.md
+	$(BIN)/python -m tools.messages > docs/messages.md
 	$(BIN)/python -m tools.dependencies.page > docs/licences.md
 	@$(BIN)/python tests/check_site.py
 

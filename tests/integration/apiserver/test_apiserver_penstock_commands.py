@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli import app
 from penstock.cli.names import completion_of
 from penstock.cli.options import complete_namespaces
-from penstock.cli.senders import token_of
+from penstock.cli.sending_target import token_of
 from penstock.operations.installation import find
 from penstock.operations.sending import SendingAddress
 from penstock.runtime.errors import UserError
@@ -53,7 +53,7 @@ def test_objects_without_kubectl(run: Run, tmp_path: Path) -> None:
     assert found["spec"]["filters"] == [{"exact": {"type": "greeting"}}]
     assert run("pause", "greetings").output == "trigger/greetings is paused\n"
     assert "it is paused" in run("explain", "greetings", "--type", "greeting").output
-    assert run("resume", "trigger/greetings").output == "trigger/greetings delivers again\n"
+    assert run("resume", "trigger/greetings").output == "trigger/greetings is resumed\n"
     assert "does not get this event" in run("explain", "greetings", "--type", "other", ok=False).output
     file = tmp_path / "channel.yaml"
     file.write_text("apiVersion: messaging.knative.dev/v1\nkind: Channel\nmetadata: {name: orders}\n")
@@ -107,21 +107,21 @@ def test_kinds_that_are_in_one_version_only_are_found_and_others_in_the_one_that
 
 def test_keys_of_a_broker(run: Run) -> None:
     run("create", "broker", "orders", "--no-wait")
-    assert run("keys", "list", "orders").output == "orders has no keys, and asks for none.\n"
+    assert run("keys", "list", "orders").output == "Broker orders has no keys and does not require one.\n"
     secret = run("keys", "create", "orders", "till").output.strip()
     assert secret.startswith("pk_")
     run("keys", "create", "orders", "kiosk", "--events", "2.5", "--bytes", "1000000")
     till, kiosk = run("keys", "list", "orders").output.splitlines()
     assert re.fullmatch(r"till  ends \S+Z", till)
-    assert re.fullmatch(r"kiosk  ends \S+Z  2.5 events/s  1,000,000 bytes/s", kiosk)
+    assert re.fullmatch(r"kiosk  expires \S+Z  2.5 events/s  1,000,000 bytes/s", kiosk)
     assert secret not in run("get", "broker/orders", "--yaml").output
-    assert "has a key till already" in run("keys", "create", "orders", "till", ok=False).output
+    assert "already has a key till" in run("keys", "create", "orders", "till", ok=False).output
     assert "has no key nobody" in run("keys", "revoke", "orders", "nobody", ok=False).output
-    assert run("keys", "revoke", "orders", "till").output == "The key till of orders has ended.\n"
-    assert "accepts no events that need a key" in run("keys", "revoke", "orders", "kiosk").output
-    assert "accepts no events that need a key" in run("keys", "list", "orders").output
+    assert run("keys", "revoke", "orders", "till").output == "Key till of Broker orders has been revoked.\n"
+    assert "has no keys left and still requires one" in run("keys", "revoke", "orders", "kiosk").output
+    assert "has no keys left and still requires one" in run("keys", "list", "orders").output
     run("keys", "open", "orders")
-    assert run("keys", "list", "orders").output == "orders has no keys, and asks for none.\n"
+    assert run("keys", "list", "orders").output == "Broker orders has no keys and does not require one.\n"
 
 
 def test_a_token_of_a_service_account_is_for_the_broker_that_is_sent_to(server: Server, namespace: str) -> None:
@@ -147,9 +147,9 @@ def completed(command: str, flag: str, beginning: str) -> list[str]:
 
 
 def test_what_is_wrong_is_a_sentence(run: Run) -> None:
-    assert "There is no Trigger" in run("pause", "nobody", ok=False).output
+    assert "does not exist" in run("pause", "nobody", ok=False).output
     assert "has no kind nonsense" in run("get", "nonsense", ok=False).output
-    assert "There is no Broker" in run("send", "{}", ok=False).output
+    assert "does not exist" in run("send", "{}", ok=False).output
     bad = run("create", "trigger", "t", "--subscriber", "http://s/", "--filter", "{exact: {Type: x}}", ok=False)
     assert "invalid key name" in bad.output
 
@@ -165,7 +165,7 @@ def test_an_installation_elsewhere_by_url_and_token(
     monkeypatch.setenv("PENSTOCK_NAMESPACE", namespace)
     monkeypatch.setenv("PENSTOCK_TOKEN", "nobody's")
     result = CliRunner().invoke(app, ["get", "brokers"])
-    assert (result.exit_code, "does not know this token" in result.output) == (1, True), result.output
+    assert (result.exit_code, "rejected the token" in result.output) == (1, True), result.output
     monkeypatch.setenv("PENSTOCK_TOKEN", config["users"][0]["user"]["token"])
     run("create", "broker", "far", "--no-wait")
     assert "far" in CliRunner().invoke(app, ["get", "brokers"]).output

@@ -37,10 +37,10 @@ def test_what_was_given_up_is_redriven(journey: Journey, console: ServedConsole)
     journey.open("/deadletters")
     journey.reads("dropped")
     journey.press('input[value="trigger/default/orders unlucky"]')
-    journey.reads("1 chosen")
+    journey.reads("1 selected")
     journey.photograph("deadletters")
     journey.press("#letters button.primary")
-    journey.reads("1 counted, 1 sent: done")
+    journey.reads("1 found, 1 sent: done")
     assert [made["spec"]["eventIds"] for made in console.objects.created] == [["unlucky"]]
     assert journey.complaints() == []
 
@@ -59,7 +59,7 @@ def test_five_thousand_events_a_second_are_a_sample_that_says_so(journey: Journe
     journey.reads("live-1")
     journey.photograph("live")
     journey.press("#hold")
-    journey.reads("Go on")
+    journey.reads("Continue")
     journey.open("/events/live?filter=type+%3D")
     journey.reads("the expression ends too early")
     journey.complaints()  # the browser tells of the answer 400, too

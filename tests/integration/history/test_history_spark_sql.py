@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from topics_of_test import send_attempts, send_events
 
-from penstock.cli.sql import SparkQuestion, message_of
+from penstock.cli.sql import SparkQuery, message_of
 from penstock.engine.datadir import SETTINGS_FILE
 from penstock.engine.history import spark as views
 from penstock.engine.history.writer import HistoryWriter, by_arrow
@@ -101,8 +101,8 @@ def test_wrong_statements_are_told_in_a_line(asking: SparkSession, settings: Set
 
 def test_a_table_of_a_newer_version_is_told(asking: SparkSession, settings: Settings) -> None:
     by_arrow(settings)(EVENTS).begin([VERSION_ID]).finish({VERSION_ID: 99})
-    with pytest.raises(HistoryProblem, match="newer penstock"):
-        views.create_views(asking, settings)
+    with pytest.raises(HistoryProblem, match="newer version of penstock"):
+        views.make(asking, settings)
 
 
 def command(settings: Settings, *words: str) -> subprocess.CompletedProcess[str]:
@@ -151,6 +151,6 @@ def test_every_format_and_a_wrong_statement(settings: Settings, tmp_path: Path) 
 
 
 def test_a_question_that_has_not_begun_shows_no_progress(settings: Settings) -> None:
-    with SparkQuestion("select 1", settings) as question:
+    with SparkQuery("select 1", settings) as question:
         assert question.progress() < 0
         question.interrupt()

@@ -171,7 +171,7 @@ def test_spark_and_this_process_take_turns_with_one_table(delta: SparkSession, s
         assert history.state()[0].positions == positions
     stored.begin([VERSION_ID]).finish({VERSION_ID: 99})
     for way in (by_spark(settings, delta), by_arrow(settings)):
-        with pytest.raises(HistoryProblem, match="newer penstock"):
+        with pytest.raises(HistoryProblem, match="newer version of penstock"):
             HistoryWriter(settings, way)
 
 

@@ -9,7 +9,7 @@ from ingress_processes import KEY, IngressProcess, stored_ids
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
-from penstock.cli.senders import TOKEN_VARIABLE
+from penstock.cli.sending_target import TOKEN_VARIABLE
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_without_a_key_that_counts_it_is_told_how_to_get_one(ingress: IngressPro
 def test_a_server_that_is_not_trusted_gets_neither_event_nor_key(ingress: IngressProcess, key_file: Path) -> None:
     refused = send(ingress, "--id", "unseen", "--token", f"@{key_file}")
     assert refused.exit_code == 1
-    assert "its certificate is not accepted" in refused.output
+    assert "its certificate is not trusted" in refused.output
     assert "--ca-file FILE" in refused.output
     assert "unseen" not in stored_ids(ingress.settings)
 
@@ -60,9 +60,9 @@ def test_over_the_wrong_protocol_it_is_told_so(ingress: IngressProcess, key_file
     assert (refused.exit_code, "404" in refused.output, "HTTPS only" in refused.output) == (1, True, True)
     url = f"https://127.0.0.1:{ingress.settings.port}/shop/closed"
     no_tls = CliRunner().invoke(app, ["send", "{}", "--to", url])
-    assert (no_tls.exit_code, "does not speak TLS" in no_tls.output) == (1, True), no_tls.output
+    assert (no_tls.exit_code, "does not use TLS" in no_tls.output) == (1, True), no_tls.output
     no_http = CliRunner().invoke(app, ["send", "{}", "--to", f"http://127.0.0.1:{ingress.settings.tls_port}/"])
-    assert (no_http.exit_code, "Is it https://" in no_http.output) == (1, True), no_http.output
+    assert (no_http.exit_code, "Use https://" in no_http.output) == (1, True), no_http.output
 
 
 def test_many_refusals_are_explained_once(ingress: IngressProcess) -> None:

@@ -279,7 +279,7 @@ def test_a_link_of_another_account_signs_nobody_in(stack: Stack, admin: Caller) 
     assert status == 201
     path = json.loads(body)["path"]
     status, cookie, body = as_nobody(lambda: posted(path))
-    assert (status, cookie) == (403, ""), "made by another account"
+    assert (status, cookie) == (403, ""), "belongs to another account"
     status, cookie, _ = as_nobody(lambda: posted(path), ANOTHER)
     assert status == 303, "and not used up by that"
     assert cookie

@@ -101,7 +101,7 @@ def test_a_route_is_paused_from_its_page_and_from_nowhere_else(stack: Stack, ope
 def test_a_replay_is_made_and_its_progress_shown(operator: Browser) -> None:
     wishes = {"since": "1h", "dry_run": "on"}
     assert operator.answered(f"{TRIGGER}/replay", wishes, origin=operator.url)[0] == 200
-    eventually(lambda: "0 counted: done" in operator.answered(f"{TRIGGER}/replays")[1], 180)
+    eventually(lambda: "0 found: done" in operator.answered(f"{TRIGGER}/replays")[1], 180)
 
 
 def test_a_process_of_this_machine_sees_nothing_without_a_token(stack: Stack) -> None:

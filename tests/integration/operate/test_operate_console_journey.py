@@ -82,7 +82,7 @@ def test_an_operator_sees_the_map_move_pauses_and_replays(
     sending.set()
     eventually(lambda: "order-1" in subscriber.taken, 120)
     journey.press('form[action$="/pause"] button')
-    journey.reads("Deliveries are held")
+    journey.reads("Deliveries are paused")
     assert paused(stack) == "true"
     journey.press('form[action$="/resume"] button')
     eventually(lambda: paused(stack) == "", 60)

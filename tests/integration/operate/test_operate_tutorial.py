@@ -127,7 +127,7 @@ def test_the_page_leads_through_a_failure(stack: Stack, tmp_path: Path, subscrib
     assert again["fragile"] is True
     assert again["replay"]
 
-    assert "3 counted" in reader.types("replay")
+    assert "3 found" in reader.types("replay")
     reader.types("replay")
     eventually(lambda: len([one for one in orders.seen(204) if one["replay"]]) >= 3, 120)
 

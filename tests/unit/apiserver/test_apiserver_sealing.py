@@ -128,8 +128,8 @@ async def test_the_command_leaves_the_secrets_of_an_api_that_runs_alone(tmp_path
     command = ["secrets", "reencrypt", "--data-dir", str(tmp_path), "--set", setting]
     with exclusive(tmp_path, "apiserver"):  # as the API holds it
         refused = CliRunner().invoke(app, command)
-    assert (refused.exit_code, "Start it again with the new key" in refused.output) == (1, True), refused.output
+    assert (refused.exit_code, "each start re-encrypts Secrets" in refused.output) == (1, True), refused.output
     assert {key_of(record) for record in _records(tmp_path)} == {None}
     done = CliRunner().invoke(app, command)
-    assert (done.exit_code, done.output) == (0, "1 Secret encrypted anew, with the key old.\n")
+    assert (done.exit_code, done.output) == (0, "1 Secret re-encrypted with the key old.\n")
     assert {key_of(record) for record in _records(tmp_path)} == {"old"}

@@ -34,9 +34,9 @@ runner = CliRunner()
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--since", "tomorrow"], "--since 'tomorrow' is not a time"),
+        (["--since", "tomorrow"], "Invalid time 'tomorrow' for --since"),
         (["--since", "1h", "--until", "2h"], "--until 2h is not after --since 1h"),
-        (["--expect", "added~0"], "--expect added~0 is not understood"),
+        (["--expect", "added~0"], "Invalid --expect added~0"),
         ([], "cannot be read: No such file or directory"),
     ],
 )
@@ -49,7 +49,7 @@ def test_a_file_that_is_no_yaml_is_told(tmp_path: Path) -> None:
     file = tmp_path / "t.yaml"
     file.write_text("a: [")
     found = runner.invoke(app, ["backtest", "-f", str(file)])
-    assert (found.exit_code, "is not YAML" in found.output) == (2, True)
+    assert (found.exit_code, "is not valid YAML" in found.output) == (2, True)
 
 
 def test_the_answer_is_a_chart_with_samples(
@@ -60,7 +60,7 @@ def test_the_answer_is_a_chart_with_samples(
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         "Trigger default/orders of Broker default/shop",
-        "would have got 27 of 1,200 events; as it is now it got 22: 7 added, 2 removed",
+        "would have matched 27 of 1,200 events; the current Trigger matched 22: 7 added, 2 removed",
     ]
     assert lines[3].split() == ["11-17", "12:00", "█" * 30, "27", "22", "7", "2"]
     assert lines[4:6] == [

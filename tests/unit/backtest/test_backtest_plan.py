@@ -53,16 +53,16 @@ def test_a_trigger_is_tried_beside_the_one_of_its_name() -> None:
 @pytest.mark.parametrize(
     ("document", "text"),
     [
-        ({"kind": "Broker"}, "There is no Trigger in the file"),
-        (trigger(broker="nowhere"), "There is no Broker default/nowhere, which Trigger default/orders names"),
+        ({"kind": "Broker"}, "The file contains no Trigger"),
+        (trigger(broker="nowhere"), "Broker default/nowhere of Trigger default/orders does not exist"),
         (
             trigger(filters=[{"cesql": "type ="}]),
-            "The Trigger would be refused: invalid value: type =: spec.filters[0].cesql",
+            "The API would reject the Trigger: invalid value: type =: spec.filters[0].cesql",
         ),
         (trigger(filters=[{"data": {"a": None}}]), "null is lost when the object is applied again"),
-        (trigger(filters="all"), "The Trigger would be refused"),
-        ({"kind": "Trigger"}, "The Trigger would be refused"),
-        ({"kind": "Trigger", "metadata": [], "spec": 3}, "The Trigger would be refused"),
+        (trigger(filters="all"), "The API would reject the Trigger"),
+        ({"kind": "Trigger"}, "The API would reject the Trigger"),
+        ({"kind": "Trigger", "metadata": [], "spec": 3}, "The API would reject the Trigger"),
         (trigger(""), "A Trigger in the file has no name"),
     ],
 )
@@ -130,7 +130,7 @@ def test_expectations_hold_for_every_trigger() -> None:
 
 @pytest.mark.parametrize("text", ["added", "added=x", "lost=0", "added==0", ""])
 def test_an_expectation_that_is_none_is_told(text: str) -> None:
-    with pytest.raises(UserError, match="is not understood"):
+    with pytest.raises(UserError, match="Invalid --expect"):
         report.read([text])
 
 

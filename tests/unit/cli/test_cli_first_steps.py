@@ -29,7 +29,7 @@ def script() -> ModuleType:
 
 
 def test_the_lines_name_nothing_that_need_not_be_named() -> None:
-    assert dev.lines(Settings(), "penstock", 9000, is_alone=True) == [
+    assert dev.first_commands(Settings(), "penstock", 9000, is_alone=True) == [
         "penstock create broker",
         "penstock listen --count 1 &",
         "penstock create trigger greetings --subscriber http://127.0.0.1:9000/",
@@ -38,7 +38,7 @@ def test_the_lines_name_nothing_that_need_not_be_named() -> None:
 
 
 def test_beside_another_stack_the_lines_say_which_one_is_meant() -> None:
-    lines = dev.lines(Settings(data_dir=Path("/a b")), "/v/bin/penstock", 4711, is_alone=False)
+    lines = dev.first_commands(Settings(data_dir=Path("/a b")), "/v/bin/penstock", 4711, is_alone=False)
     assert lines[0] == "/v/bin/penstock create broker --data-dir '/a b'"
     assert lines[1] == "/v/bin/penstock listen --count 1 --port 4711 &"
     assert lines[2].endswith("http://127.0.0.1:4711/ --data-dir '/a b'")

@@ -74,7 +74,7 @@ def test_the_one_that_runs_is_meant(stacks: Stacks) -> None:
 def test_nothing_runs_and_the_command_says_what_to_do() -> None:
     result = runner.invoke(app, ["status"])
     assert result.exit_code == 1
-    assert "No stack runs." in result.output
+    assert "No stack is running." in result.output
     assert "penstock dev" in result.output
 
 
@@ -96,7 +96,7 @@ def test_a_folder_that_is_named_and_does_not_run_is_not_replaced_by_another(stac
     other = stacks.start("other")
     with pytest.raises(UserError) as problem:
         installation.find(data_dir=elsewhere / "mine")
-    assert f"No stack runs on the data folder {elsewhere / 'mine'}" in problem.value.what
+    assert f"No stack is running on the data folder {elsewhere / 'mine'}" in problem.value.what
     assert str(other) in problem.value.remedy
 
 
@@ -146,7 +146,7 @@ def test_a_variable_that_cannot_be_meant_is_named(environ: dict[str, str], told:
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(elsewhere: Path) -> None:
-    with pytest.raises(UserError, match="There is no kubeconfig"):
+    with pytest.raises(UserError, match=r"kubeconfig .* does not exist"):
         installation.find(kubeconfig=elsewhere / "nothing")
 
 

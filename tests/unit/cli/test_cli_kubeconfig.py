@@ -57,12 +57,12 @@ def test_the_administrators_without_a_name(data: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["--as", "a", "--service-account", "b/c"], 2, "either --as or --service-account"),
+        (["--as", "a", "--service-account", "b/c"], 2, "--as and --service-account cannot be combined"),
         (["--service-account", "b"], 2, "NAMESPACE/NAME"),
-        (["--group", "b"], 2, "--group needs a user"),
+        (["--group", "b"], 2, "--group requires a user"),
         (["--as", "a", "--hours", "0"], 2, "--hours"),
-        (["--service-account", "b/c"], 1, "does not answer"),
-        (["--as", "system:serviceaccount:b:c"], 1, "does not answer"),
+        (["--service-account", "b/c"], 1, "is unreachable"),
+        (["--as", "system:serviceaccount:b:c"], 1, "is unreachable"),
         (["--as", "a", "-o", "/"], 1, "cannot be written"),
     ],
 )
@@ -82,4 +82,4 @@ def test_a_folder_without_an_api(tmp_path: Path) -> None:
 def test_a_token_of_the_data_folder_is_ended_with_those_of_all_components(user: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as told:
         _revoke(tmp_path, user)
-    assert (told.value.remedy or "").endswith("and start it: each component gets a new one.")
+    assert (told.value.remedy or "").endswith("and start it: each component gets a new token.")

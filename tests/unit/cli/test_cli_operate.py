@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from penstock.cli import app, lag, top
 from penstock.cli.event_input import event_of, numbered
+from penstock.cli.event_sender import SendingOutcome
 from penstock.cli.event_text import attempt_line, data_text, event_line, event_object
 from penstock.cli.filtering import filters_of, passes, predicate_of, reasons
-from penstock.cli.live_view import WantedView
+from penstock.cli.live_view import ViewSelection
 from penstock.cli.manifests import document, kinds_lines, read_manifests, table_lines
 from penstock.cli.names import split
-from penstock.cli.sending import SendingOutcome
 from penstock.cli.watching import Journey, matches_unready
 from penstock.contract import attempts, records
 from penstock.contract.attempts import AttemptRecord
@@ -85,7 +85,7 @@ def test_standard_input_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"data": "x", "file": Path("y")}, "one of them"),
+        ({"data": "x", "file": Path("y")}, "Only one of"),
         ({"attributes": ["tenant"]}, "NAME=VALUE"),
         ({"attributes": ["data=1"]}, "reserved"),
         ({"attributes": ["a-b=1"]}, "not an attribute name"),
@@ -211,7 +211,7 @@ def test_a_journey_is_over_when_every_route_has_answered() -> None:
     assert (journey.is_over, journey.waiting) == (False, ["c"])
     journey.attempted(attempt(route="c", result="deadletter"))
     journey.attempted(attempt(route="c", stage="deadletter"))
-    assert (journey.is_over, journey.is_well) == (True, False)
+    assert (journey.is_over, journey.is_delivered) == (True, False)
 
 
 def test_a_reply_is_waited_for() -> None:
@@ -220,7 +220,7 @@ def test_a_reply_is_waited_for() -> None:
     journey.attempted(attempt(route="a", result="replied"))
     assert not journey.is_over
     journey.attempted(attempt(route="a", stage="reply"))
-    assert (journey.is_over, journey.is_well) == (True, True)
+    assert (journey.is_over, journey.is_delivered) == (True, True)
 
 
 # --- what is shown -------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_events_and_attempts_are_lines() -> None:
     assert shown[1:] == [
         "trigger/greetings",
         "retry",
-        "no answer in 4 ms",
+        "no response in 4 ms",
         "http://s/",
         "attempt 2",
         "no response within 5 s",
@@ -259,12 +259,12 @@ def test_a_sample_says_of_how_many_it_is_one() -> None:
 
 
 def test_tail_takes_what_is_wanted_and_nothing_else() -> None:
-    wanted = WantedView(predicate_of(["type=t"]), uid="b")
+    wanted = ViewSelection(predicate_of(["type=t"]), uid="b")
     assert wanted.event(record(event(type="t"), (records.TARGET, b"b"))) is not None
     assert wanted.event(record(event(type="t"), (records.TARGET, b"c"))) is None
     assert wanted.event(record(event(type="u"), (records.TARGET, b"b"))) is None
     assert wanted.event(LogRecord(0, 0, 0, None, [(records.MARKER, b"1:1:1")], None)) is None
-    deliveries = WantedView(predicate_of(["type=t"]), is_attempts=True, uid="r")
+    deliveries = ViewSelection(predicate_of(["type=t"]), is_attempts=True, uid="r")
     assert deliveries.attempt(LogRecord(0, 0, 0, None, [], attempts.encode(attempt()))) == attempt()
     assert deliveries.attempt(LogRecord(0, 0, 0, None, [], attempts.encode(attempt(route="x")))) is None
     assert deliveries.attempt(LogRecord(0, 0, 0, None, [], attempts.encode(attempt(type="u")))) is None
@@ -339,7 +339,7 @@ def route(name: str, lagging: int, **more: Any) -> dict[str, Any]:
 
 
 def test_lag_shows_the_worst_first_and_why() -> None:
-    rows = lag.standing_of([route("a", 3), route("b", 900, fails=True)], None, NOW)
+    rows = lag.route_lags([route("a", 3), route("b", 900, fails=True)], None, NOW)
     assert [(row["name"], row["lag"], row["oldest_seconds"]) for row in rows] == [("b", 900, 40.0), ("a", 3, 40.0)]
     shown = lag.lines(rows)
     assert shown[1].split() == ["900", "40s", "Timeout", "trigger/b"]
@@ -349,7 +349,7 @@ def test_lag_shows_the_worst_first_and_why() -> None:
 def test_lag_names_the_routes_that_will_lose_events() -> None:
     soon = route("a", 3)
     soon["status"]["conditions"].append({"type": "EventsRetained", **EXPIRING_CONDITION})
-    rows = lag.standing_of([soon, route("b", 2)], None, NOW)
+    rows = lag.route_lags([soon, route("b", 2)], None, NOW)
     assert [row["expiring"] for row in rows] == [EXPIRING_MESSAGE, None]
     assert lag.lines(rows)[-1] == f"trigger/a: {EXPIRING_MESSAGE}"
 
@@ -359,7 +359,7 @@ EXPIRING_CONDITION = {"status": "Unknown", "reason": "EventsExpiring", "message"
 
 def test_numbers_that_were_measured_count_more_than_those_of_a_status() -> None:
     measured = [{"kind": "Trigger", "namespace": "default", "name": "a", "lag": 7, "oldest_seconds": 1.5}]
-    rows = lag.standing_of([route("a", 3), route("b", 900)], measured, NOW)
+    rows = lag.route_lags([route("a", 3), route("b", 900)], measured, NOW)
     assert [(row["name"], row["lag"], row["oldest_seconds"]) for row in rows] == [("a", 7, 1.5), ("b", 0, None)]
 
 
@@ -401,7 +401,7 @@ def test_manifests_are_files_folders_and_lists(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("[", "not YAML"), ("a: 1", "apiVersion and kind"), ("{apiVersion: v1, kind: Pod}", "no metadata.name")],
+    [("[", "not valid YAML"), ("a: 1", "apiVersion or kind"), ("{apiVersion: v1, kind: Pod}", "no metadata.name")],
 )
 def test_what_is_no_object_is_named(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "x.yaml").write_text(text)

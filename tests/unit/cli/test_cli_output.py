@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli import events, keys, result_formats, terminal, trace
-from penstock.cli import history as asking
 from penstock.cli.event_text import attempt_line, event_line
 from penstock.cli.output import safe, say
 from penstock.cli.subscriber import PrintingSubscriber
@@ -115,7 +114,8 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bool], str]:
     def print_it(what: str, is_terminal: bool) -> str:
         out = Terminal(is_terminal)
         monkeypatch.setattr(sys, "stdout", out)
-        monkeypatch.setattr(asking, "opened", history)
+        monkeypatch.setattr(events, "open_history", history)
+        monkeypatch.setattr(trace, "open_history", history)
         monkeypatch.setattr(installation, "find", lambda *_: Installed())
         monkeypatch.setattr(keys, "_broker", lambda *_: (None, BROKER))
         monkeypatch.setattr(

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.cli.dead_letters import as_data, counts_table, each_table, wanted_of
-from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
+from penstock.cli.dead_letters import as_data, counts_table, each_table, filter_of
+from penstock.operations.replays import ReplayOptions, ReplaySubject, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.runtime.errors import UserError
 
 
@@ -37,7 +37,7 @@ def test_what_cannot_be_replayed_is_told(text: str) -> None:
 
 
 def test_a_replay_has_what_was_asked_for_and_nothing_else() -> None:
-    wishes = Wishes("2h", None, ("a",), ("type=order",), None, 100.0, dry_run=True)
+    wishes = ReplayOptions("2h", None, ("a",), ("type=order",), None, 100.0, dry_run=True)
     assert replay_of(ReplaySubject("Trigger", "orders"), wishes) == {
         "apiVersion": "penstock.dev/v1alpha1",
         "kind": "Replay",
@@ -51,24 +51,24 @@ def test_a_replay_has_what_was_asked_for_and_nothing_else() -> None:
             "dryRun": True,
         },
     }
-    to_sink = replay_of(ReplaySubject("Broker", "b"), Wishes(sink="http://s"), "mine")
+    to_sink = replay_of(ReplaySubject("Broker", "b"), ReplayOptions(sink="http://s"), "mine")
     assert to_sink["metadata"] == {"name": "mine"}
     assert to_sink["spec"] == {"source": {"kind": "Broker", "name": "b"}, "sink": {"uri": "http://s"}}
-    redriven = replay_of(ReplaySubject("Trigger", "t"), Wishes(given_up=True, reason="500"))
+    redriven = replay_of(ReplaySubject("Trigger", "t"), ReplayOptions(dead_letters=True, reason="500"))
     assert redriven["spec"] == {"target": {"kind": "Trigger", "name": "t"}, "deadLetters": True, "reason": "500"}
 
 
 @pytest.mark.parametrize(
     ("place", "wishes"),
     [
-        (ReplaySubject("Trigger", "t"), Wishes(sink="http://s")),
-        (ReplaySubject("Broker", "b"), Wishes()),
-        (ReplaySubject("Trigger", "t"), Wishes(attributes=("type",))),
-        (ReplaySubject("Trigger", "t"), Wishes(since="soon")),
-        (ReplaySubject("Trigger", "t"), Wishes(since="1h", until="2h")),
+        (ReplaySubject("Trigger", "t"), ReplayOptions(sink="http://s")),
+        (ReplaySubject("Broker", "b"), ReplayOptions()),
+        (ReplaySubject("Trigger", "t"), ReplayOptions(attributes=("type",))),
+        (ReplaySubject("Trigger", "t"), ReplayOptions(since="soon")),
+        (ReplaySubject("Trigger", "t"), ReplayOptions(since="1h", until="2h")),
     ],
 )
-def test_wishes_that_do_not_go_together_are_told(place: ReplaySubject, wishes: Wishes) -> None:
+def test_wishes_that_do_not_go_together_are_told(place: ReplaySubject, wishes: ReplayOptions) -> None:
     with pytest.raises(UserError) as told:
         replay_of(place, wishes)
     assert told.value.exit_code == 2
@@ -80,19 +80,19 @@ def replay(*conditions: dict[str, str], **status: Any) -> dict[str, Any]:
 
 def test_progress_in_a_line() -> None:
     unknown = {"type": "Succeeded", "status": "Unknown", "reason": "TargetNotFound", "message": "no t"}
-    assert line_of({"spec": {}}) == "waits: pending"
-    assert line_of(replay(unknown)) == "waits: no t"
+    assert line_of({"spec": {}}) == "pending"
+    assert line_of(replay(unknown)) == "pending: no t"
     running = replay(startTime="now", counted=5, sent=3, failed=1, progress="40%")
-    assert line_of(running) == "5 counted, 3 sent, 1 failed, 40% looked at"
+    assert line_of(running) == "5 found, 3 sent, 1 failed, 40% scanned"
     assert not is_over(running)
     done = replay({"type": "Succeeded", "status": "True"}, completionTime="now", counted=5, sent=5)
-    assert (line_of(done), succeeded(done)[0]) == ("5 counted, 5 sent: done", "True")
+    assert (line_of(done), succeeded(done)[0]) == ("5 found, 5 sent: done", "True")
     dry = {**done, "spec": {"dryRun": True}}
-    assert line_of(dry) == "5 counted: done"
+    assert line_of(dry) == "5 found: done"
     failed = {"type": "Succeeded", "status": "False", "reason": "TargetGone", "message": "t went"}
     lost = {"type": "EventsRetained", "status": "False", "message": "3 are gone"}
     ended = replay(failed, lost, completionTime="now")
-    assert line_of(ended) == "0 counted, 0 sent: TargetGone: t went"
+    assert line_of(ended) == "0 found, 0 sent: TargetGone: t went"
     assert (warning_of(ended), warning_of(done)) == ("3 are gone", None)
 
 
@@ -145,15 +145,15 @@ def test_the_tables_fit_80_columns() -> None:
 
 
 def test_which_dead_letters_are_asked_for() -> None:
-    wanted = wanted_of("trigger/t", None, "1h", None, reason="500", limit=7, now=datetime.fromtimestamp(7200, UTC))
+    wanted = filter_of("trigger/t", None, "1h", None, reason="500", limit=7, now=datetime.fromtimestamp(7200, UTC))
     assert (wanted.route.kind, wanted.route.namespace, wanted.route.name) == ("Trigger", "default", "t")
     assert (wanted.since, wanted.until) == (datetime(1970, 1, 1, 1, tzinfo=UTC), None)
     assert (wanted.reason, wanted.limit) == ("500", 7)
     assert (
-        wanted_of(None, None, None, None, reason=None, limit=7, now=datetime.fromtimestamp(0, UTC)).route.name is None
+        filter_of(None, None, None, None, reason=None, limit=7, now=datetime.fromtimestamp(0, UTC)).route.name is None
     )
     with pytest.raises(UserError):
-        wanted_of(None, None, "soon", None, reason=None, limit=7, now=datetime.fromtimestamp(0, UTC))
+        filter_of(None, None, "soon", None, reason=None, limit=7, now=datetime.fromtimestamp(0, UTC))
 
 
 @pytest.mark.parametrize("words", [("replay", "pod/x"), ("redrive", "broker/b"), ("deadletters", "--since", "soon")])

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
+from penstock.cli.event_sender import remedy
 from penstock.cli.keys import line_of
-from penstock.cli.senders import INGRESS_VARIABLE, address_of, credentials_for, given_token
-from penstock.cli.sending import remedy
+from penstock.cli.sending_target import INGRESS_VARIABLE, address_of, credentials_for, given_token
 from penstock.operations.cluster_api import BROKERS, CHANNELS
 from penstock.operations.installation import Installation
 from penstock.operations.sending import SendingAddress, fault_of
@@ -92,7 +92,7 @@ def test_a_token_comes_as_it_is_or_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(" pk_1\n")
     assert (given_token(None), given_token(""), given_token("pk_1")) == ("", "", "pk_1")
     assert given_token(f"@{tmp_path / 'key'}") == "pk_1"
-    with pytest.raises(UserError, match=r"The token of .* cannot be read"):
+    with pytest.raises(UserError, match=r"The token in .* cannot be read"):
         given_token(f"@{tmp_path / 'none'}")
 
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_a_token_is_not_repeated(text: str) -> None:
 @pytest.mark.parametrize("more", [["--token", "pk_1"], ["--to", "http://127.0.0.1:1/"]])
 def test_a_service_account_goes_with_neither_token_nor_url(more: list[str]) -> None:
     result = CliRunner().invoke(app, ["send", "{}", "--service-account", "till", *more])
-    assert (result.exit_code, "--service-account gets a token" in result.output) == (2, True)
+    assert (result.exit_code, "--service-account cannot be combined" in result.output) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_to_do_about_a_connection(cause: Exception, fault: str, said: str) 
 
 
 def test_a_key_is_a_line() -> None:
-    assert line_of(StoredKey("till", "d"), 0.0) == "till  ends never"
-    assert line_of(StoredKey("till", "d", expires=60), 61.0) == "till  ended 1970-01-01T00:01:00Z"
+    assert line_of(StoredKey("till", "d"), 0.0) == "till  expires never"
+    assert line_of(StoredKey("till", "d", expires=60), 61.0) == "till  expired 1970-01-01T00:01:00Z"
     limited = StoredKey("till", "d", events_per_second=0.5, bytes_per_second=1_000_000)
-    assert line_of(limited, 0.0) == "till  ends never  0.5 events/s  1,000,000 bytes/s"
+    assert line_of(limited, 0.0) == "till  expires never  0.5 events/s  1,000,000 bytes/s"

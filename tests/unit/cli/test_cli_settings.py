@@ -70,23 +70,23 @@ def test_only_the_command_reads_the_environment_and_the_file(tmp_path: Path, mon
 
 def test_a_typo_in_the_environment_is_named_with_what_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_PROT", "8081")
-    assert complaints() == ["PENSTOCK_PROT names no setting; did you mean PENSTOCK_PORT?"]
+    assert complaints() == ["Unknown setting PENSTOCK_PROT; did you mean PENSTOCK_PORT?"]
 
 
 def test_a_typo_in_the_file_is_named_with_what_was_meant(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text("retention_hour = 1\n[jvm]\nheap = 1\n")
     assert complaints() == [
-        "retention_hour in penstock.toml names no setting; did you mean retention_hours?",
-        "jvm in penstock.toml names no setting; `docs/settings.md` lists them all.",
+        "Unknown setting retention_hour in penstock.toml; did you mean retention_hours?",
+        "Unknown setting jvm in penstock.toml; docs/settings.md lists all settings.",
     ]
 
 
 def test_a_typo_in_a_flag_is_named_with_what_was_meant() -> None:
-    assert complaints("max_inflight=1") == ["--set max_inflight names no setting; did you mean max_in_flight?"]
+    assert complaints("max_inflight=1") == ["Unknown setting --set max_inflight; did you mean max_in_flight?"]
 
 
 def test_an_assignment_without_a_value_is_refused() -> None:
-    assert complaints("verbose") == ["--set verbose: write it as NAME=VALUE."]
+    assert complaints("verbose") == ["Invalid --set verbose: write NAME=VALUE."]
 
 
 def test_variables_that_are_no_settings_are_allowed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,11 +99,13 @@ def test_every_wrong_value_is_a_line_that_says_where_it_stands(tmp_path: Path, m
     monkeypatch.setenv("PENSTOCK_PARTITIONS", "four")
     monkeypatch.setenv("PENSTOCK_PROT", "1")
     assert complaints("router_mode=fast", port=70000) == [
-        "PENSTOCK_PROT names no setting; did you mean PENSTOCK_PORT?",
-        "--port cannot be 70000: input should be less than or equal to 65535.",
-        "metrics in penstock.toml cannot be 'perhaps': input should be a valid boolean, unable to interpret input.",
-        "PENSTOCK_PARTITIONS cannot be 'four': input should be a valid integer, unable to parse string as an integer.",
-        "--set router_mode cannot be 'fast': input should be 'realtime' or 'microbatch'.",
+        "Unknown setting PENSTOCK_PROT; did you mean PENSTOCK_PORT?",
+        "Invalid value 70000 of --port: input should be less than or equal to 65535.",
+        "Invalid value 'perhaps' of metrics in penstock.toml: "
+        "input should be a valid boolean, unable to interpret input.",
+        "Invalid value 'four' of PENSTOCK_PARTITIONS: "
+        "input should be a valid integer, unable to parse string as an integer.",
+        "Invalid value 'fast' of --set router_mode: input should be 'realtime' or 'microbatch'.",
     ]
 
 
@@ -115,13 +117,13 @@ def test_a_value_that_another_one_overrides_is_not_looked_at(monkeypatch: pytest
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text("port = = 1\n")
     [line] = complaints()
-    assert line.startswith("penstock.toml is not TOML (name = value): Invalid value (at line 1")
+    assert line.startswith("penstock.toml is not valid TOML (name = value): Invalid value (at line 1")
 
 
 def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_bytes(b'host = "\xff"\n')
     [line] = complaints()
-    assert line.startswith("penstock.toml is not TOML")
+    assert line.startswith("penstock.toml is not valid TOML")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_nothing_is_started_with_wrong_settings(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PENSTOCK_PROT", "1")
     result = CliRunner().invoke(app, ["dev", "--data-dir", str(tmp_path / "data")])
     assert (result.exit_code, (tmp_path / "data").exists()) == (2, False)
-    assert result.output == "penstock: PENSTOCK_PROT names no setting; did you mean PENSTOCK_PORT?\n"
+    assert result.output == "penstock: Unknown setting PENSTOCK_PROT; did you mean PENSTOCK_PORT?\n"
 
 
 SECURED = """
@@ -158,7 +160,7 @@ def test_properties_of_kafka_clients_are_a_table_with_or_without_quotes(tmp_path
 def test_a_secret_must_not_stand_in_the_list_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     conf = '{"security.protocol": "sasl_ssl", "sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": "hid"}'
     [told] = complaints(f"kafka_conf={conf}")
-    assert told.startswith("--set kafka_conf: sasl.password would stand in the list of processes")
+    assert told.startswith("--set kafka_conf: sasl.password would be visible in the process list")
     monkeypatch.setenv("PENSTOCK_KAFKA_CONF", conf)
     assert load().kafka_conf["sasl.password"] == "hid"
 
@@ -166,6 +168,6 @@ def test_a_secret_must_not_stand_in_the_list_of_processes(monkeypatch: pytest.Mo
 def test_what_is_wrong_with_kafka_conf_is_told_without_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_KAFKA_CONF", '{"sasl.password": "hid", "acks": 1}')
     [told] = complaints()
-    assert told == "PENSTOCK_KAFKA_CONF cannot be as it is: acks is penstock's own and cannot be given."
+    assert told == "Invalid value of PENSTOCK_KAFKA_CONF: acks is penstock's own and cannot be given."
     monkeypatch.setenv("PENSTOCK_KAFKA_CONF", '{"sasl.password": "hid')
     assert "hid" not in str(complaints())

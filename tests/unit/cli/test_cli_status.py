@@ -45,7 +45,7 @@ def test_the_worst_are_shown_and_the_others_counted(tmp_path: Path, capsys: pyte
     printed = capsys.readouterr().out
     assert printed.count("trigger team/") == ROUTES_SHOWN
     assert printed.index("team/t24") < printed.index("team/t23")
-    assert "and 14 more routes with 105 events" in printed
+    assert "and 14 more routes with 105 waiting events" in printed
 
 
 def test_that_nothing_is_known_is_not_called_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,8 +53,8 @@ def test_that_nothing_is_known_is_not_called_well(tmp_path: Path, capsys: pytest
     _print_routes(None)
     _print_routes([])
     unknown, well = capsys.readouterr().out.split("\n\n")
-    assert "not known" in unknown
-    assert "no route is behind" in well
+    assert "unknown" in unknown
+    assert "no events are waiting" in well
 
 
 def test_routes_that_fail_are_counted() -> None:
@@ -104,7 +104,7 @@ def test_a_disk_without_room_is_named_with_what_follows(tmp_path: Path) -> None:
     (tmp_path / "kafka").mkdir()
     more_than_any = 2**40
     (problem,) = disk_problems(Settings(data_dir=tmp_path, min_free_disk_mib=more_than_any))
-    assert f" are free in {tmp_path}. Below {more_than_any} MiB" in problem, "both folders are on one disk"
+    assert f" MiB free in {tmp_path}. Below {more_than_any} MiB" in problem, "both folders are on one disk"
     assert "507" in problem
     assert disk_problems(Settings(data_dir=tmp_path, min_free_disk_mib=0)) == []
     assert disk_problems(Settings(data_dir=tmp_path, min_free_disk_mib=more_than_any, kafka="kafka:9092")) == []

@@ -57,13 +57,13 @@ def test_where_there_is_nothing_it_is_said() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["broker/default"], "a trigger or a subscription is meant here"),
-        (["trigger/"], "trigger/ is not understood"),
-        (["trigger/a", "--all-namespaces"], "--all-namespaces goes without routes"),
-        (["-n", "a", "-A"], "--all-namespaces goes without routes"),
-        (["--since", "yesterday"], "'yesterday' is not a time"),
+        (["broker/default"], "is not a Trigger or Subscription"),
+        (["trigger/"], "Invalid name trigger/"),
+        (["trigger/a", "--all-namespaces"], "--all-namespaces cannot be combined with routes"),
+        (["-n", "a", "-A"], "--all-namespaces cannot be combined with routes"),
+        (["--since", "yesterday"], "Invalid time 'yesterday' for --since"),
         (["--since", "1h", "--until", "2h"], "--until 2h is not after --since 1h"),
-        ([], "No stack runs on the data folder"),
+        ([], "No stack is running on the data folder"),
     ],
 )
 def test_what_cannot_be_answered_ends_with_2_and_never_looks_like_a_loss(

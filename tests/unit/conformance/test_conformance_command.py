@@ -56,8 +56,8 @@ def test_the_manifests_can_be_written_anywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("run", "broker-lifecycle"), "There is no suite broker-lifecycle"),
-        (("run", "event-delivery", "--test", "99"), "There is no test 99"),
+        (("run", "broker-lifecycle"), "Unknown suite broker-lifecycle"),
+        (("run", "event-delivery", "--test", "99"), "Unknown test 99"),
         (("run", "event-delivery", "--kubeconfig", "/nonexistent/config"), "no kubeconfig"),
         (("report", "--results", "/nonexistent/results"), "There are no results"),
     ],

@@ -201,7 +201,7 @@ def test_a_retry_may_come_as_much_later_as_was_said() -> None:
     seen[3]["time"] = "2021-10-06T20:19:33.886121214Z"
     assert judged(LINEAR, seen, late=2.1) == []
     [problem] = judged(LINEAR, seen, late=2.0)
-    assert problem == "sink-3nack: attempt 4 came 6.012 s after the one before; expected 4 s (-0.1 s, +2 s)"
+    assert problem == "sink-3nack: attempt 4 was 6.012 s after the one before; expected 4 s (-0.1 s, +2 s)"
 
 
 def test_observations_are_read_in_the_order_of_their_times() -> None:

@@ -61,7 +61,7 @@ def test_events_are_found_and_what_cannot_be_seen_is_said(client_of: Make) -> No
     assert ">second<" not in client.get("/events?type=order").text
     assert ">first<" in client.get("/events", params={"id": "first"}).text
     assert ">first<" in client.get("/events", params={"where": "extensions['region'] = 'eu'"}).text
-    assert "No event fits" in client.get("/events?target=gone").text
+    assert "No events found" in client.get("/events?target=gone").text
 
 
 def test_a_wrong_condition_is_told_beside_the_form(client_of: Make) -> None:
@@ -70,7 +70,7 @@ def test_a_wrong_condition_is_told_beside_the_form(client_of: Make) -> None:
         page = client.get("/events", params=query)
         assert page.status_code == 200
         assert 'role="alert"' in page.text
-    assert client.get("/events", params={"after": "x"}).text.count("leads to no page") == 1
+    assert client.get("/events", params={"after": "x"}).text.count("does not exist") == 1
 
 
 def test_pages_follow_each_other(client_of: Make) -> None:
@@ -84,7 +84,7 @@ def test_pages_follow_each_other(client_of: Make) -> None:
 
 
 def test_without_kafka_the_page_says_so(client_of: Make) -> None:
-    assert "Kafka does not answer (nobody answers)" in client_of(kafka=NoKafka()).get("/events").text
+    assert "Kafka is unreachable (nobody answers)" in client_of(kafka=NoKafka()).get("/events").text
 
 
 def test_one_event_with_all_that_happened_to_it(client_of: Make) -> None:
@@ -111,7 +111,7 @@ def test_one_event_with_all_that_happened_to_it(client_of: Make) -> None:
         'href="/events/0/9"',
     ):
         assert shown in page, shown
-    assert "Came before" in client.get("/events/0/9").text
+    assert ">Earlier<" in client.get("/events/0/9").text
     assert client.get("/events/0/77").status_code == 404
     downloaded = client.get("/events/0/0/data")
     assert downloaded.content == b'{"hello": "world"}'
@@ -122,11 +122,11 @@ def test_one_event_with_all_that_happened_to_it(client_of: Make) -> None:
 def test_resending_to_a_broker_that_is_not_there_says_so(client_of: Make) -> None:
     gone = client_of(KnownApi(), events=[now(event(0, "first"))]).post("/events/0/0/resend")
     assert gone.status_code == 409
-    assert "is gone" in gone.text
+    assert "no longer exists" in gone.text
     nowhere = broker()
     nowhere["status"]["address"]["url"] = "http://127.0.0.1:1/"
     refused = client_of(KnownApi(nowhere), events=[now(event(0, "first"))]).post("/events/0/0/resend")
-    assert (refused.status_code, "does not answer at" in refused.text) == (409, True)
+    assert (refused.status_code, "is unreachable at" in refused.text) == (409, True)
     assert place_of({**broker(), "status": {}}).address.url == ""
 
 
@@ -159,9 +159,9 @@ def test_where_tokens_are_asked_for_the_page_asks_whose(client_of: Make) -> None
     client = client_of(KnownApi(asking), events=[now(event(0, "first"))])
     nobody = client.post("/events/0/0/resend", data={"account": "nobody"})
     assert (nobody.status_code, "There is no ServiceAccount default/nobody" in nobody.text) == (409, True)
-    assert "of which you may make tokens" in nobody.text
+    assert "for which you may create tokens" in nobody.text
     assert "There is no ServiceAccount default/default" in client.post("/events/0/0/resend").text
-    assert "does not answer at" in client.post("/events/0/0/resend", data={"account": " till "}).text
+    assert "is unreachable at" in client.post("/events/0/0/resend", data={"account": " till "}).text
 
 
 def test_what_was_given_up_can_be_chosen_and_redriven(client_of: Make) -> None:
@@ -184,7 +184,7 @@ def test_what_was_given_up_can_be_chosen_and_redriven(client_of: Make) -> None:
     client.post("/deadletters/redrive", data={"group": "trigger/default/orders", "reason": "refused", "since": "1h"})
     assert api.created[-1]["spec"]["reason"] == "refused"
     assert client.post("/deadletters/redrive", data={"since": "1h"}).status_code == 409
-    assert "Nothing was given up" in client.get("/deadletters?reason=other").text
+    assert "No dead letters" in client.get("/deadletters?reason=other").text
     assert 'role="alert"' in client.get("/deadletters?route=nothing").text
 
 

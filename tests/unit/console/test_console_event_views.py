@@ -181,7 +181,7 @@ def test_a_lane_for_each_route_and_what_failed_comes_first() -> None:
     assert picture.summary == "2 routes, 1 served, 1 not"
     first, last = picture.lanes[0].bars
     assert (first.left, round(last.left), round(last.left + last.width)) == (0.0, 95, 100)
-    assert last.label == "attempt 2, after 2 s: no answer in 100 ms: dropped (refused)"
+    assert last.label == "attempt 2, after 2 s: no response in 100 ms: dropped (refused)"
     assert first.label == "attempt 1, after 0 ms: 503 in 100 ms: retrying"
 
 
@@ -301,11 +301,11 @@ def answered(status: int | None, problem: str = "why") -> Sent:
 def test_a_refusal_names_status_reason_and_what_to_do() -> None:
     sent = cloud_event(event())
     key = refusal(answered(401), sent, place(), "default")
-    assert key.what == "The broker shop/orders did not accept it and answered 401 Unauthorized: why"
+    assert key.what == "The broker shop/orders did not accept the event and responded with 401 Unauthorized: why"
     assert "penstock keys create orders NAME --namespace shop > key.txt" in key.remedy
     assert key.details == (as_send(sent, place(), "--token @key.txt"),)
     policy = refusal(answered(403), sent, place(audience="a"), "till")
-    assert "The ServiceAccount till may not send this" in policy.remedy
+    assert "The ServiceAccount till is not authorized" in policy.remedy
     assert policy.details == (as_send(sent, place(), "--service-account NAME"),)
     for status in (401, 503, 599):
         other = refusal(answered(status), sent, place(audience="a"), "till")

@@ -19,9 +19,9 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app as command
-from penstock.cli.open import has_display
+from penstock.cli.open_console import has_display
 from penstock.console import login
-from penstock.console.console import Console, NotForYou
+from penstock.console.console import Console, OperatorsOnly
 from penstock.console.live import stream
 from penstock.console.pages import back
 from penstock.console.sessions import (
@@ -114,7 +114,7 @@ def test_a_link_signs_in_once(client_of: MakeClient) -> None:
     other = client_of_same(client)
     for again in (other.get(link), other.post(link)):
         assert again.status_code == 410
-        assert "has been used already" in again.text
+        assert "has already been used" in again.text
     assert other.get("/stack").status_code == 303
     assert client.get(f"{link}?to=/stack").headers["location"] == "/stack", "who is signed in goes on"
 
@@ -320,7 +320,7 @@ async def test_rights_that_are_lost_are_lost_here() -> None:
 
 async def test_while_the_api_is_away_its_last_answer_counts_for_some_minutes() -> None:
     browser = Browser()
-    browser.api.answer = NotReached("The API does not answer.")
+    browser.api.answer = NotReached("The API is unreachable.")
     browser.clock.now += UNCHECKED_SECONDS
     assert await browser.is_signed_in()
     browser.clock.now += CHECK_SECONDS
@@ -386,7 +386,7 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path, end: str) -> None:
     with pytest.raises(StopAsyncIteration):
         await anext(messages)
     if end == "lost its rights":
-        with pytest.raises(NotForYou):
+        with pytest.raises(OperatorsOnly):
             check()
 
 
@@ -475,16 +475,16 @@ def test_penstock_open_signs_in_another_user(opening: OpenCommand) -> None:
 def test_penstock_open_says_what_is_wrong(opening: OpenCommand) -> None:
     dev, nobody = opening.kubeconfig("dev", SHOP), opening.kubeconfig("nobody", None)
     for flags, code, told in (
-        (("--token", "x", "--kubeconfig", str(dev)), 2, "either --kubeconfig or --token"),
-        (("--kubeconfig", str(nobody)), 2, "has no token in it"),
+        (("--token", "x", "--kubeconfig", str(dev)), 2, "--kubeconfig and --token cannot be combined"),
+        (("--kubeconfig", str(nobody)), 2, "has no token"),
         (("--kubeconfig", str(opening.folder / "none")), 2, "cannot be used"),
-        (("--token", "wrong"), 1, "does not know this token"),
+        (("--token", "wrong"), 1, "rejected the token"),
     ):
         ran = opening(*flags)
         assert (ran.exit_code, told in ran.output) == (code, True), ran.output
     opening.away = True
     ran = opening()
-    assert (ran.exit_code, "does not answer" in ran.output) == (1, True)
+    assert (ran.exit_code, "is unreachable" in ran.output) == (1, True)
     assert opening.opened == []
 
 

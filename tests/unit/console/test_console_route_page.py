@@ -9,9 +9,9 @@ from console_client import MakeClient
 from known_api import KnownApi, broker, trigger
 
 from penstock.console.map.graph import route_node
-from penstock.console.route_page import happenings_of, replay_values, text_of, wishes_of
+from penstock.console.route_page import event_summaries, replay_options, replay_values, text_of
 from penstock.console.routes_page import subscriber_of
-from penstock.operations.replays import Wishes
+from penstock.operations.replays import ReplayOptions
 from penstock.resources.delivery import PAUSED
 from penstock.runtime.errors import UserError
 
@@ -24,7 +24,7 @@ def test_the_page_shows_conditions_yaml_and_why_it_fails(client_of: MakeClient) 
     assert "connection refused" in page
     assert "kind: Trigger" in page
     assert f'action="{PAGE}/pause"' in page
-    assert "is dropped" in page, "there is no dead letter sink"
+    assert "are dropped" in page, "there is no dead letter sink"
 
 
 def test_a_route_that_is_not_there_is_said_to_be_missing(client_of: MakeClient) -> None:
@@ -55,7 +55,7 @@ def test_nothing_is_changed_from_elsewhere_or_by_looking(client_of: MakeClient) 
 def test_a_replay_is_made_of_the_form(client_of: MakeClient) -> None:
     api = KnownApi(trigger("orders"))
     client = client_of(api)
-    assert client.post(f"{PAGE}/replay", data={"since": "2h", "rate": "50", "what": "given_up"}).status_code == 303
+    assert client.post(f"{PAGE}/replay", data={"since": "2h", "rate": "50", "what": "dead_letters"}).status_code == 303
     (made,) = api.created
     assert made["spec"] == {
         "target": {"kind": "Trigger", "name": "orders"},
@@ -65,13 +65,13 @@ def test_a_replay_is_made_of_the_form(client_of: MakeClient) -> None:
     }
     refused = client.post(f"{PAGE}/replay", data={"rate": "many"})
     assert refused.status_code == 409
-    assert "many is not a number" in refused.text
+    assert "Invalid rate many" in refused.text
 
 
 def test_the_fields_of_a_replay_that_are_empty_mean_nothing() -> None:
-    assert wishes_of({"since": " ", "rate": "", "dry_run": "on"}) == Wishes(dry_run=True)
-    with pytest.raises(UserError, match="is not a number"):
-        wishes_of({"rate": "x"})
+    assert replay_options({"since": " ", "rate": "", "dry_run": "on"}) == ReplayOptions(dry_run=True)
+    with pytest.raises(UserError, match="Invalid rate x"):
+        replay_options({"rate": "x"})
 
 
 def test_replays_tell_how_far_they_are(client_of: MakeClient) -> None:
@@ -109,13 +109,13 @@ def test_what_happened_is_grouped_by_reason() -> None:
             event("DeliveryFailed", "2026-11-17T10:00:09Z", 7, about="other"),
         ]
     }
-    found = happenings_of(answer, "Trigger", "orders")
+    found = event_summaries(answer, "Trigger", "orders")
     assert [(one.reason, one.count, one.is_bad) for one in found] == [
         ("DeliveryRecovered", 1, False),
         ("DeliveryFailed", 5, True),
     ]
     assert found[1].message == "2026-11-17T10:00:02Z", "the newest"
-    assert happenings_of(None, "Trigger", "orders") == []
+    assert event_summaries(None, "Trigger", "orders") == []
 
 
 def test_yaml_leaves_out_what_nobody_reads() -> None:

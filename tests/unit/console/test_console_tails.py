@@ -17,11 +17,11 @@ from penstock.console.events.playground_page import predicate_of
 from penstock.console.events.tail_page import shape
 from penstock.console.events.tails import (
     PER_SECOND,
-    Away,
     Nothing,
     Sampled,
     ShownRecord,
     Tails,
+    Unreachable,
     Viewer,
     is_marker,
     step,
@@ -121,7 +121,7 @@ async def test_a_kafka_that_is_away_is_told() -> None:
     tails = Tails(topic.follow, stopping)
     watching = tails.watch(ALL, False)
     async with asyncio.timeout(60):
-        assert await anext(watching) == Away("nobody answers")
+        assert await anext(watching) == Unreachable("nobody answers")
         stopping.set()
         await watching.aclose()
         await tails.close()
@@ -179,7 +179,7 @@ def test_lines_for_a_script_and_nothing_for_markers() -> None:
     assert (line["href"], line["id"], line["more"]) == ("/events/0/0", "a", '{"a": 1}')
     assert shape(ShownRecord(LogRecord(0, 1, 0, None, [], b"no attempt")), True) is None
     assert shape(Nothing(), True) == {"beat": True}
-    assert shape(Away("x"), True) == {"problem": "Kafka cannot be read: x."}
+    assert shape(Unreachable("x"), True) == {"problem": "Kafka cannot be read: x."}
 
 
 async def test_the_archive_stays_open_while_it_is_asked(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ async def test_a_backtest_has_an_end_whatever_happens(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Backtests, "command", lambda self, since, namespace: [sys.executable, "-c", script])
     async with asyncio.timeout(60):
         test = tests.start("kind: Trigger", "1h", "default")
-        with pytest.raises(UserError, match="Another backtest runs"):
+        with pytest.raises(UserError, match="Another backtest is running"):
             tests.start("", "1h", "default")
         await tests.ended()
         assert (test.report, tests.find(test.id)) == ({"triggers": []}, test)

@@ -34,7 +34,7 @@ def test_what_spark_is_told_of_s3_holds_here_too() -> None:
 
 
 def test_a_scheme_that_nobody_knows_is_told() -> None:
-    with pytest.raises(HistoryProblem, match="nothing is known of foo://") as raised:
+    with pytest.raises(HistoryProblem, match="unknown scheme foo://") as raised:
         read_table(Settings(history_uri="foo://bucket/x"), EVENTS, 1)
     assert "history_uri" in raised.value.remedy
 
@@ -47,7 +47,7 @@ def test_a_place_that_is_not_there_has_no_table(tmp_path: Path) -> None:
     ("text", "remedy"),
     [
         ("Generic S3 error\n \x1b[31m↳\x1b[0m Client error with status 403 Forbidden: AccessDenied", "credentials"),
-        ("Generic S3 error\n \x1b[31m↳\x1b[0m Connection refused (os error 111)", "whether the place answers"),
+        ("Generic S3 error\n \x1b[31m↳\x1b[0m Connection refused (os error 111)", "that the storage is reachable"),
     ],
 )
 def test_a_place_that_cannot_be_read_is_told_in_a_line(text: str, remedy: str) -> None:

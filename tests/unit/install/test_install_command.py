@@ -50,7 +50,7 @@ def test_a_setting_can_be_set_to_nothing() -> None:
     ("flags", "told"),
     [
         (["--history"], "history_uri"),
-        (["--history", "--set", "history_uri=/var/history"], "a place that every Pod reaches"),
+        (["--history", "--set", "history_uri=/var/history"], "a history_uri that every Pod can reach"),
         (["--tls-issuer", "own"], "KIND/NAME"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`penstock open`: the console of the running stack in the browser, signed in."""
+"""`penstock open`: opens the console of the running stack in the browser, signed in."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def open_console(
         typer.Option(
             "--token",
             metavar="TOKEN|@FILE",
-            help="Sign in with this token; @FILE reads it. Others of this machine see command lines.",
+            help="Sign in with this token; @FILE reads it. Other users of this machine can see command lines.",
         ),
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Open the console of the stack that runs, signed in as its administrator, and print the link.
+    """Open the console of the running stack, signed in as its administrator, and print the link.
 
-    The link can be used once, within ten minutes.
+    The link works once, within ten minutes.
     """
     import webbrowser
 
-    from penstock.cli.senders import given_token
+    from penstock.cli.sending_target import given_token
     from penstock.cli.terminal import problems
     from penstock.operations.installation import of_stack, running_folder
     from penstock.operations.login_link import login_link, token_in
@@ -46,21 +46,21 @@ def open_console(
 
     with problems():
         if kubeconfig is not None and token is not None:
-            raise UserError("Give either --kubeconfig or --token.", exit_code=2)
+            raise UserError("--kubeconfig and --token cannot be combined.", exit_code=2)
         stack = of_stack(running_folder(data_dir))
         if stack.settings is None or stack.kubeconfig is None or not stack.settings.console:
-            raise UserError("This stack has no console.", "Start it with console = true.")
-        shown = given_token(token) if token is not None else token_in(kubeconfig or stack.kubeconfig)
-        link = login_link(stack.settings, shown, seconds=LINK_SECONDS, page=path)
+            raise UserError("The stack runs without a console.", "Restart it with console = true.")
+        sign_in = given_token(token) if token is not None else token_in(kubeconfig or stack.kubeconfig)
+        link = login_link(stack.settings, sign_in, seconds=LINK_SECONDS, page=path)
         typer.echo(link)
         if no_browser or not has_display(os.environ):
             return
         if not webbrowser.open(link):
-            raise UserError("No browser was found.", "Open the link above in one, within ten minutes.")
+            raise UserError("No browser was found.", "Open the link above within ten minutes.")
 
 
 def has_display(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Whether a browser could show itself: on a Linux without a screen one in the terminal would be started."""
+    """Whether a graphical browser can be opened; on Linux without a display, a text browser would start."""
     return platform in ("darwin", "win32") or any(
         environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
     )

@@ -1,4 +1,6 @@
-"""Where a Broker or Channel takes events, as a command on this machine reaches it."""
+"""Where commands send events to, and with which credentials: the Broker or Channel of the flags, its address as this
+machine reaches it, an API key or token, and certificates.
+"""
 
 from __future__ import annotations
 
@@ -18,30 +20,33 @@ if TYPE_CHECKING:
     from penstock.operations.sending import SendingAddress, SendingCredentials
 
 INGRESS_VARIABLE = "PENSTOCK_INGRESS"
+TOKEN_VARIABLE = "PENSTOCK_SEND_TOKEN"  # noqa: S105  # the name of a variable
 
 
 def target_of(api: ClusterApi, namespace: str, broker: str | None, channel: str | None) -> tuple[Resource, Obj]:
-    """The Broker or Channel that is meant; without either the Broker `default`. Raises UserError."""
+    """The Broker or Channel of the flags, by default the Broker `default`. Raises UserError."""
     from penstock.operations.cluster_api import BROKERS, CHANNELS, IN_MEMORY_CHANNELS
 
     if broker and channel:
-        raise UserError("Give either --broker or --channel.", exit_code=2)
+        raise UserError("--broker and --channel cannot be combined.", exit_code=2)
     if channel:
         for resource in (CHANNELS, IN_MEMORY_CHANNELS):
             found = api.read(resource.path(namespace, channel))
             if found is not None:
                 return resource, found
-        raise UserError(f"There is no Channel {namespace}/{channel}.", _existing(api, CHANNELS, namespace, "--channel"))
+        raise UserError(
+            f"Channel {namespace}/{channel} does not exist.", _existing(api, CHANNELS, namespace, "--channel")
+        )
     name = broker or "default"
     found = api.read(BROKERS.path(namespace, name))
     if found is None:
-        remedy = _existing(api, BROKERS, namespace, "--broker") or f"Make one: penstock create broker {name}"
-        raise UserError(f"There is no Broker {namespace}/{name}.", remedy)
+        remedy = _existing(api, BROKERS, namespace, "--broker") or f"Create it: penstock create broker {name}"
+        raise UserError(f"Broker {namespace}/{name} does not exist.", remedy)
     return BROKERS, found
 
 
 def address_of(installation: Installation, resource: Resource, obj: Obj) -> SendingAddress:
-    """Where events are sent to. Raises UserError where that is not known yet."""
+    """The address to send events to. Raises UserError if there is none yet."""
     from penstock.operations.sending import address_in
 
     metadata, address = obj["metadata"], address_in(obj)
@@ -50,13 +55,13 @@ def address_of(installation: Installation, resource: Resource, obj: Obj) -> Send
         address = replace(address, url=f"{base}{folder}/{metadata['namespace']}/{metadata['name']}")
     if not address.url:
         raise UserError(
-            f"{resource.kind} {metadata['namespace']}/{metadata['name']} has no address yet.", "Is it Ready?"
+            f"{resource.kind} {metadata['namespace']}/{metadata['name']} has no address yet.", "Check that it is Ready."
         )
     return address
 
 
 def _ingress(installation: Installation, is_secure: bool) -> str:
-    """Base URL of the ingress: of a stack of this machine, or as the variable says."""
+    """Base URL of the ingress: from the variable, or of a stack on this machine; empty if neither."""
     if given := os.environ.get(INGRESS_VARIABLE):
         return given.rstrip("/")
     if installation.settings is None:
@@ -66,12 +71,8 @@ def _ingress(installation: Installation, is_secure: bool) -> str:
 
 def _existing(api: ClusterApi, resource: Resource, namespace: str, flag: str) -> str:
     names = sorted(obj["metadata"]["name"] for obj in api.all(resource, namespace))
-    return f"There are: {', '.join(f'{flag} {name}' for name in names[:8])}" if names else ""
+    return f"Existing ones: {', '.join(f'{flag} {name}' for name in names[:8])}" if names else ""
 
-
-# As whom a command sends, and whom it believes, by its flags: an API key or token, and files of certificates.
-
-TOKEN_VARIABLE = "PENSTOCK_SEND_TOKEN"  # noqa: S105  # the name of a variable
 
 TokenOption = Annotated[
     str | None,
@@ -79,42 +80,40 @@ TokenOption = Annotated[
         "--token",
         metavar="TOKEN|@FILE",
         envvar=TOKEN_VARIABLE,
-        help="API key or token to send with; @FILE reads it. Others of this machine see command lines.",
+        help="API key or token to send with; @FILE reads it. Other users of this machine can see command lines.",
     ),
 ]
 ServiceAccountOption = Annotated[
     str | None,
-    typer.Option("--service-account", help="Send with a token of this ServiceAccount of the namespace, made for it."),
+    typer.Option("--service-account", help="Send with a new token of this ServiceAccount of the namespace."),
 ]
 CaFileOption = Annotated[
     Path | None,
-    typer.Option("--ca-file", help="File of certificates to believe an https server by, beside the system's."),
+    typer.Option("--ca-file", help="File of CA certificates to trust for https, besides the system's."),
 ]
 
 
 def credentials_for(
     address: SendingAddress, token: str, ca_file: Path | None, authority: Path | None = None
 ) -> SendingCredentials:
-    """What to send to the address with. Raises UserError where a certificate cannot be used."""
+    """The credentials to send with. Raises UserError for an invalid certificate."""
     from penstock.operations.sending import credentials_to
 
     files = [file for file in (ca_file, authority) if file is not None] if address.is_secure else []
     try:
         return credentials_to(address, token, *(_read(file, "certificates") for file in files))
     except ValueError as error:
-        remedy = f"--ca-file {ca_file} has to hold certificates in PEM." if ca_file is not None else ""
-        raise UserError(f"{address.url} cannot be sent to: {error}.", remedy, exit_code=2) from None
+        remedy = f"--ca-file {ca_file} must contain certificates in PEM." if ca_file is not None else ""
+        raise UserError(f"Cannot send to {address.url}: {error}.", remedy, exit_code=2) from None
 
 
 def given_token(text: str | None) -> str:
-    """The token of a flag or variable, which may name a file. Raises UserError where it cannot be one."""
+    """The token of a flag or variable, which may name a file. Raises UserError for an invalid one."""
     if not text:
         return ""
     token = _read(Path(text[1:]), "token").strip() if text.startswith("@") else text.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise UserError(
-            "The value of --token is not a token: a token is one word of letters, digits and signs.", exit_code=2
-        )
+        raise UserError("Invalid --token: a token is one word of printable ASCII characters.", exit_code=2)
     return token
 
 
@@ -123,7 +122,7 @@ def token_of(api: ClusterApi, account: str, target: Obj, address: SendingAddress
     metadata = target["metadata"]
     if not address.audience:
         raise UserError(
-            f"{metadata['namespace']}/{metadata['name']} requires no token: it has no audience.",
+            f"{metadata['namespace']}/{metadata['name']} does not accept tokens: it has no audience.",
             "Send without --service-account, or set authentication-oidc: enabled in config-features.",
             exit_code=2,
         )
@@ -134,5 +133,5 @@ def _read(file: Path, what: str) -> str:
     try:
         return file.expanduser().read_text()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UserError(f"The {what} of {file} cannot be read: {reason}.", exit_code=2) from None
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise UserError(f"The {what} in {file} cannot be read: {reason}.", exit_code=2) from None
