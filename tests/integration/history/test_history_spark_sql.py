@@ -102,7 +102,7 @@ def test_wrong_statements_are_told_in_a_line(asking: SparkSession, settings: Set
 def test_a_table_of_a_newer_version_is_told(asking: SparkSession, settings: Settings) -> None:
     by_arrow(settings)(EVENTS).begin([VERSION_ID]).finish({VERSION_ID: 99})
     with pytest.raises(HistoryProblem, match="newer version of penstock"):
-        views.make(asking, settings)
+        views.create_views(asking, settings)
 
 
 def command(settings: Settings, *words: str) -> subprocess.CompletedProcess[str]:
