@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock.engine import embedded_kafka, jars, java, spark
 from penstock.settings import Settings
-from running import start_stack, stop_process
+from tests.running import start_stack, stop_process
 from tools.chaos import victims
 from tools.chaos.plan import SPARK_JVM
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 import pytest
-from world import Manifest, World, binary, condition, request
+
+from tests.conformance.world import Manifest, World, binary, condition, request
 
 CLASS = "eventing.knative.dev/broker.class"
 

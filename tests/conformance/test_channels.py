@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from world import Manifest, World, binary, condition, request
+
+from tests.conformance.world import Manifest, World, binary, condition, request
 
 IMC: Manifest = {"apiVersion": "messaging.knative.dev/v1", "kind": "InMemoryChannel"}
 

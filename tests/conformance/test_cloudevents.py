@@ -17,7 +17,8 @@ from cloudevents.core.bindings.http import HTTPMessage, from_http_event, to_bina
 from cloudevents.core.v1.event import CloudEvent
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from world import Request, World, binary
+
+from tests.conformance.world import Request, World, binary
 
 TARGETS = [("Broker", "hub", "out-broker"), ("Channel", "line", "out-channel")]
 each_target = pytest.mark.parametrize(("kind", "name", "sink"), TARGETS, ids=["Broker", "Channel"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from world import Manifest, World, condition, settled
+
+from tests.conformance.world import Manifest, World, condition, settled
 
 KINDS = ("Broker", "Trigger", "Channel", "Subscription")
 SCENE = """

@@ -6,9 +6,9 @@ import threading
 import time
 
 import pytest
-from world import QUIET_SECONDS, Answer, Manifest, Sink, World, binary, reply
 
-from running import eventually
+from tests.conformance.world import QUIET_SECONDS, Answer, Manifest, Sink, World, binary, reply
+from tests.running import eventually
 
 FAST = {"retry": 2, "backoffPolicy": "linear", "backoffDelay": "PT0.1S"}
 LETTERS = {"deadLetterSink": {"uri": "{sinks}/letters"}}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from world import Manifest, World, condition
+
+from tests.conformance.world import Manifest, World, condition
 
 SERVICE: Manifest = {"apiVersion": "v1", "kind": "Service", "name": "backend"}
 

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from world import Sinks
 
 from penstock.conformance.catalog import NAMESPACE, find
 from penstock.conformance.judging import judge, read
-from running import Stack, eventually, kubectl_program
+from tests.conformance.world import Sinks
+from tests.running import Stack, eventually, kubectl_program
 
 FOLDER = Path(__file__).parents[2] / "conformance"
 FILES = "control-plane/event-delivery"

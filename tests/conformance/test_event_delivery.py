@@ -12,7 +12,7 @@ import pytest
 
 from penstock.conformance.catalog import TESTS
 from penstock.conformance.report import read_all
-from running import Stack
+from tests.running import Stack
 
 LIMIT_SECONDS = 180
 

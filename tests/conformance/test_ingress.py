@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from world import Manifest, World, binary, request, structured
+
+from tests.conformance.world import Manifest, World, binary, request, structured
 
 TARGETS = [("Broker", "hub", "from-broker"), ("Channel", "line", "from-channel")]
 each_target = pytest.mark.parametrize(("kind", "name", "sink"), TARGETS, ids=["Broker", "Channel"])

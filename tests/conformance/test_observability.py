@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from world import Answer, World, binary, reply, request
 
-from running import eventually
+from tests.conformance.world import Answer, World, binary, reply, request
+from tests.running import eventually
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

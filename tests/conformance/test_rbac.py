@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
-from world import Sink, World, binary
 
 from penstock.cli import app
-from running import eventually
+from tests.conformance.world import Sink, World, binary
+from tests.running import eventually
 
 RBAC = "rbac.authorization.k8s.io/v1"
 VERBS = ["get", "list", "create", "update", "patch", "delete"]

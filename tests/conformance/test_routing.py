@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from world import QUIET_SECONDS, World, binary, reply
+
+from tests.conformance.world import QUIET_SECONDS, World, binary, reply
 
 SCENE = """
 kind: Broker

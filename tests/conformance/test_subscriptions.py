@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from world import Manifest, World, binary, condition, settled
+
+from tests.conformance.world import Manifest, World, binary, condition, settled
 
 CHANNEL = {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel"}
 NOWHERE: Manifest = {"ref": {"apiVersion": "v1", "kind": "Service", "name": "nowhere"}}

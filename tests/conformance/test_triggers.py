@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from world import Manifest, World, binary, condition
+
+from tests.conformance.world import Manifest, World, binary, condition
 
 NOWHERE: Manifest = {"ref": {"apiVersion": "v1", "kind": "Service", "name": "nowhere"}}
 

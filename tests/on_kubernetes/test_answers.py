@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from both_apis import Asked
-from scenarios import DIFFERENT, SCENARIOS
 
-from running import eventually
+from tests.on_kubernetes.both_apis import Asked
+from tests.on_kubernetes.scenarios import DIFFERENT, SCENARIOS
+from tests.running import eventually
 
 DIFFERENCES = Path(__file__).parents[2] / "docs" / "knative-users.md"
 AGE = re.compile(r"\b\d+(s|m|m\d+s)\b")

@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import yaml
-from both_apis import start_webhook
 
 from penstock.install.manifests import chosen
 from penstock.install.values import Values
 from penstock.web.certificates import issue, lasts_for
 from penstock.webhook import certificates
 from penstock.webhook.certificates import certificates_in, secret_data
+from tests.on_kubernetes.both_apis import start_webhook
 from tools.cluster.kubernetes import RealApi
 
 Obj = dict[str, Any]

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import yaml
 
-from running import held_ports
+from tests.running import held_ports
 
 SCRIPT = Path(__file__).with_name("serve_api.py")
 

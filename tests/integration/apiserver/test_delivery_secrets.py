@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from api_process import Server
 
 from penstock.dispatcher.secrets import NoSecret, SecretPlace, SecretRequests
 from penstock.settings import Settings
+from tests.integration.apiserver.api_process import Server
 
 DATA_PLANE = "system:serviceaccount:knative-eventing:eventing-data-plane"
 

@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from api_process import eventually, started
+from tests.integration.apiserver.api_process import eventually, started
 
 PATH = "/api/v1/namespaces/default/configmaps"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_process import Server, eventually
 
 from penstock.apiserver.protobuf.messages import RUNTIME, kind_message, message
+from tests.integration.apiserver.api_process import Server, eventually
 
 EVENTING = "/apis/eventing.knative.dev/v1"
 PROTOBUF = "application/vnd.kubernetes.protobuf"

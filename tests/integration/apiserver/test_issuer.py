@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from api_process import Server
 
 from penstock.oidc.issuers import Issuers, NotFetched, fetch_from, fetch_from_api
 from penstock.oidc.tokens import Issued, NoToken, TokenRequests, WantedToken
 from penstock.oidc.verifier import TokenRefused, Verifier
 from penstock.settings import Settings
+from tests.integration.apiserver.api_process import Server
 
 
 async def asked(settings: Settings, wanted: WantedToken) -> Issued:

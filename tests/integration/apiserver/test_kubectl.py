@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Callable
 
 import yaml
-from api_process import Server, eventually
+
+from tests.integration.apiserver.api_process import Server, eventually
 
 Kubectl = Callable[..., str]
 

@@ -14,7 +14,6 @@ import pytest
 import typer
 import typer.main
 import yaml
-from api_process import Server
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
@@ -24,6 +23,7 @@ from penstock.cli.senders import token_of
 from penstock.operations.installation import find
 from penstock.operations.sending import SendingAddress
 from penstock.runtime.errors import Problem
+from tests.integration.apiserver.api_process import Server
 
 Run = Callable[..., Result]
 

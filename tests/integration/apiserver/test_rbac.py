@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from api_process import Server
 from typer.testing import CliRunner
 
 from penstock.cli import app
+from tests.integration.apiserver.api_process import Server
 
 
 def as_file(file: Path, *arguments: str, ok: bool = True) -> str:

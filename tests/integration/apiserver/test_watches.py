@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import kubernetes
-from api_process import Server, eventually
+
+from tests.integration.apiserver.api_process import Server, eventually
 
 OFFICIAL: Any = kubernetes
 """The client library, whose annotations are incomplete."""

@@ -23,7 +23,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.history.schema.frames import SESSION, event_rows
 from penstock.kafka.ranges import RangeReader
 from penstock.settings import Settings
-from running import kafka_access
+from tests.running import kafka_access
 
 RECORDS = (
     "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>, "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from served_console import ServedConsole
 
-from console_journey import Journey, Subscriber
-from running import eventually
+from tests.console_journey import Journey, Subscriber
+from tests.integration.console.served_console import ServedConsole
+from tests.running import eventually
 
 PAGES = ("/events", "/events/0/60", "/events/0/61", "/events/live", "/deadletters", "/playground?filter=type+%3D")
 

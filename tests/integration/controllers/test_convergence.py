@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import Message, Producer
-from control_plane import Cluster, DataPlaneStandIn, Restartable
 
 from penstock.contract import topics
 from penstock.contract.routes import VERSION_KEY, Route, decode
 from penstock.kube.kinds import BROKER, CHANNEL, IN_MEMORY_CHANNEL, SERVICE, SUBSCRIPTION, TRIGGER, Kind
 from penstock.settings import Settings
-from running import eventually, kafka_access, read_to_end
+from tests.integration.controllers.control_plane import Cluster, DataPlaneStandIn, Restartable
+from tests.running import eventually, kafka_access, read_to_end
 
 SINK = {"uri": "http://127.0.0.1:9/"}
 SERVICE_REF = {"apiVersion": "v1", "kind": "Service", "name": "sink"}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from control_plane import Cluster, DataPlaneStandIn
-
 from penstock.kube.kinds import (
     BROKER,
     CHANNEL,
@@ -20,7 +18,8 @@ from penstock.kube.kinds import (
     Kind,
 )
 from penstock.settings import Settings
-from running import eventually
+from tests.integration.controllers.control_plane import Cluster, DataPlaneStandIn
+from tests.running import eventually
 
 SINK = {"uri": "http://127.0.0.1:9/"}
 CHANNEL_REF = {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel"}

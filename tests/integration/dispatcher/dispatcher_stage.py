@@ -23,7 +23,7 @@ from penstock.contract import topics
 from penstock.contract.routes import Endpoint, Record, Route, ServiceName, Target, Version
 from penstock.dispatcher.task import run_task
 from penstock.settings import Settings
-from running import headers_of, kafka_access, read_to_end
+from tests.running import headers_of, kafka_access, read_to_end
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 

@@ -15,7 +15,6 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from certificate_files import DAY, authority, client_of
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint
 from penstock.destinations import Destinations
@@ -27,6 +26,7 @@ from penstock.settings import Settings
 from penstock.web.certificates import KeyPair, issue
 from penstock.web.tls_clients import ClientCertificate
 from penstock.web.tls_server import show
+from tests.certificate_files import DAY, authority, client_of
 
 CLIENTS, STRANGERS, SERVERS = authority("clients"), authority("strangers"), authority("servers")
 

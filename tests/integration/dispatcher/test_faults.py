@@ -22,13 +22,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from dispatcher_stage import OK, Stage, Subscribe, until
 
 from penstock.contract import topics
 from penstock.contract.reports import Loss, decode
 from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName
 from penstock.dispatcher.cursors.cursor_store import Fenced
-from running import kafka_access
+from tests.integration.dispatcher.dispatcher_stage import OK, Stage, Subscribe, until
+from tests.running import kafka_access
 from tools.chaos.victims import alive
 
 HUGE = 100 * 1024 * 1024

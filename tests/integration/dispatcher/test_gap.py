@@ -19,7 +19,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 from deltalake import CommitProperties, Transaction, write_deltalake
-from dispatcher_stage import Headers, Stage, Subscribe, Subscriber, until
 
 from penstock.contract import topics
 from penstock.contract.routes import Delivery, Route
@@ -29,7 +28,8 @@ from penstock.history.schema.columns import DAY, EVENTS, VERSION, VERSION_ID
 from penstock.history.schema.rows import event_row
 from penstock.kafka.ranges import RangeReader
 from penstock.settings import Settings
-from running import kafka_access, running_kafka, with_held_ports
+from tests.integration.dispatcher.dispatcher_stage import Headers, Stage, Subscribe, Subscriber, until
+from tests.running import kafka_access, running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars

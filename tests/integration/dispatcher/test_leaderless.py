@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from dispatcher_stage import Stage, Subscribe, until
 
 from penstock.contract import topics
 from penstock.kafka.transactions import load_partition
 from penstock.settings import Settings
+from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe, until
 from tools.cluster.kafka import running_cluster
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from dispatcher_stage import Stage, Subscribe, until
 
 from penstock.contract import topics
 from penstock.dispatcher.cursors.partition import PartitionCursors
 from penstock.dispatcher.dispatcher import Dispatcher
+from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe, until
 
 BAD = b'"bad"'
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
-from dispatcher_stage import OK, Headers, Request, Stage, Subscribe, until
 
 from penstock.contract import topics
 from penstock.contract.routes import Delivery, Route
 from penstock.settings import Settings
-from running import kafka_access, running_kafka, with_held_ports
+from tests.integration.dispatcher.dispatcher_stage import OK, Headers, Request, Stage, Subscribe, until
+from tests.running import kafka_access, running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     import pytest

@@ -13,7 +13,6 @@ import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import CommitProperties, Transaction, write_deltalake
-from dispatcher_stage import OK, Request, Stage, Subscribe, until
 
 from penstock.contract import topics
 from penstock.contract.routes import Delivery, Endpoint, Replay, Route
@@ -21,7 +20,8 @@ from penstock.history.schema import arrow
 from penstock.history.schema.columns import DAY, EVENTS, VERSION, VERSION_ID
 from penstock.history.schema.rows import event_row
 from penstock.kafka.ranges import RangeReader
-from running import kafka_access
+from tests.integration.dispatcher.dispatcher_stage import OK, Request, Stage, Subscribe, until
+from tests.running import kafka_access
 
 _NUMBERS = itertools.count(1)
 SLOW_SECONDS = 60

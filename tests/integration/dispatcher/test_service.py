@@ -9,9 +9,9 @@ import signal
 from typing import TYPE_CHECKING
 
 import psutil
-from dispatcher_stage import Stage, Subscribe, until
 
 from penstock.dispatcher.service import DispatcherService
+from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,10 +6,9 @@ import asyncio
 import time
 from collections import Counter
 
-from dispatcher_stage import Stage, Subscribe, Subscriber, until
-
 from penstock.contract.routes import Delivery, Endpoint, Route
-from running import held_ports
+from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe, Subscriber, until
+from tests.running import held_ports
 
 
 async def test_every_event_has_its_attempts_and_reaches_the_dead_letter_sink(

@@ -6,12 +6,12 @@ import os
 
 import pytest
 from confluent_kafka import Producer
-from dispatcher_stage import Headers, Stage, Subscribe, until
 from structlog.testing import capture_logs
 
 from penstock.contract import topics
 from penstock.dispatcher.cursors.cursor_store import CursorStore, Entry, cursor_key, payload_key, tail_key
-from running import kafka_access
+from tests.integration.dispatcher.dispatcher_stage import Headers, Stage, Subscribe, until
+from tests.running import kafka_access
 
 GARBAGE = [
     (topics.CURSORS, b"\xff/0", b"{}"),

@@ -18,7 +18,7 @@ from penstock.engine import datadir
 from penstock.kafka.routes import RoutesTopic
 from penstock.kafka.transactions import load_partition
 from penstock.settings import Settings
-from running import kafka_access, running_kafka, with_held_ports
+from tests.running import kafka_access, running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars

@@ -10,7 +10,7 @@ import pytest
 from penstock.engine import embedded_kafka, java, spark_gateway
 from penstock.engine.jars import Jars
 from penstock.settings import Settings
-from running import running_kafka, with_held_ports
+from tests.running import running_kafka, with_held_ports
 
 DUMP_SECONDS = 120
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from running import Stack, eventually, held_ports
+from tests.running import Stack, eventually, held_ports
 
 PAGE = (Path(__file__).parents[3] / "docs" / "getting-started.md").read_text()
 

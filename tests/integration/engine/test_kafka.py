@@ -21,7 +21,7 @@ from penstock.kafka import clients
 from penstock.kafka.clients import embedded_password_file
 from penstock.runtime.errors import Problem
 from penstock.settings import Settings
-from running import held_ports, kafka_access, running_kafka, with_held_ports
+from tests.running import held_ports, kafka_access, running_kafka, with_held_ports
 
 
 def test_topics_have_the_shape_of_the_contract(kafka: Settings) -> None:

@@ -18,7 +18,7 @@ import pytest
 from penstock.controllers import lease
 from penstock.controllers.lease import LeaseClaim, MayNot
 from penstock.settings import Settings
-from running import eventually, held_ports
+from tests.running import eventually, held_ports
 from tools.cluster.processes import tied
 
 

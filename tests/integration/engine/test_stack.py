@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 
 from penstock.engine.datadir import OWN
-from running import Stack, eventually
+from tests.running import Stack, eventually
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:

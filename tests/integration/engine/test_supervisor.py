@@ -20,7 +20,7 @@ import pytest
 from penstock.engine.processes.restarts import Patience
 from penstock.engine.processes.supervisor import Component, Supervisor, Watch
 from penstock.runtime.errors import Problem
-from running import eventually
+from tests.running import eventually
 from tools.chaos.victims import alive
 
 ACTOR = Path(__file__).with_name("actor.py")
@@ -211,7 +211,7 @@ import asyncio, os, sys
 sys.path.insert(0, {here!r})
 from pathlib import Path
 from penstock.engine.processes.supervisor import Component, Supervisor
-from test_engine_supervisor import Notes, actor
+from tests.integration.engine.test_supervisor import Notes, actor
 folder = Path({folder!r})
 async def sleeper(): return ["/bin/sleep", "300"]
 async def at_once(): return {{}}

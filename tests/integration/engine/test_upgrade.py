@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-import wheels
-from running import Stack, eventually, start_stack, stop_process
-from subscribers import Subscribers, listening
+from tests import wheels
+from tests.running import Stack, eventually, start_stack, stop_process
+from tests.subscribers import Subscribers, listening
 
 ROOT = Path(__file__).parents[3]
 

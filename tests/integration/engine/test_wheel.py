@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import wheels
+from tests import wheels
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from running import Stack, eventually
+from tests.running import Stack, eventually
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

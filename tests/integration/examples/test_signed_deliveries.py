@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from running import Stack, eventually, held_ports
+from tests.running import Stack, eventually, held_ports
 
 RECEIVER = Path(__file__).parents[3] / "examples" / "security" / "signed_receiver.py"
 NAMESPACE = "signed"

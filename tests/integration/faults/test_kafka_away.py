@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from ground import RECOVERY_SECONDS, Ground, process
-from producer import Producer
 
-from running import eventually
+from tests.integration.faults.ground import RECOVERY_SECONDS, Ground, process
+from tests.integration.faults.producer import Producer
+from tests.running import eventually
 
 pytestmark = pytest.mark.long
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
-from ground import TRIGGER, WARNING_SECONDS, Ground, process
-from producer import Producer, Subscriber
 
 from penstock.contract import topics
 from penstock.kafka.table import SnapshotFollower
-from running import Stack, eventually, kafka_access
+from tests.integration.faults.ground import TRIGGER, WARNING_SECONDS, Ground, process
+from tests.integration.faults.producer import Producer, Subscriber
+from tests.running import Stack, eventually, kafka_access
 
 pytestmark = pytest.mark.long
 

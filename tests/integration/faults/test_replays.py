@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from ground import RECOVERY_SECONDS, TRIGGER, Ground, process
-from producer import Producer, Subscriber
 
 from penstock.contract import topics
 from penstock.engine.history.files import ask
 from penstock.history.reader.history import History
 from penstock.kafka.ranges import RangeReader
-from running import Stack, eventually, kafka_access, read_to_end
+from tests.integration.faults.ground import RECOVERY_SECONDS, TRIGGER, Ground, process
+from tests.integration.faults.producer import Producer, Subscriber
+from tests.running import Stack, eventually, kafka_access, read_to_end
 from tools.chaos.plan import DISPATCHER_WORKER
 
 pytestmark = pytest.mark.long

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import psutil
 import pytest
-from ground import RECOVERY_SECONDS, Ground, process, ready
-from producer import Producer
 
-from running import eventually, start_stack
+from tests.integration.faults.ground import RECOVERY_SECONDS, Ground, process, ready
+from tests.integration.faults.producer import Producer
+from tests.running import eventually, start_stack
 from tools.chaos import victims
 from tools.chaos.plan import COMPONENTS, DISPATCHER_WORKER, SPARK_JVM
 

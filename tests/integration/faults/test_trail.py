@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ground import Ground
-from producer import Producer
 
-from running import eventually
+from tests.integration.faults.ground import Ground
+from tests.integration.faults.producer import Producer
+from tests.running import eventually
 from tools.chaos.checker import Lost
 from tools.chaos.trail import trails
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from only_spark import only_spark
+from tests.only_spark import only_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

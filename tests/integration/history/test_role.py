@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from topics_of_test import send_attempts, send_events
 
 from penstock.history.reader.history import History
 from penstock.kafka.clients import embedded_conf
 from penstock.kafka.ranges import RangeReader
 from penstock.kafka.topic_ends import KafkaAway
 from penstock.settings import Settings
-from running import eventually
+from tests.integration.history.topics_of_test import send_attempts, send_events
+from tests.running import eventually
 from tools.cluster.processes import tied
 
 pytestmark = pytest.mark.long

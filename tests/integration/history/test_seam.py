@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from topics_of_test import send_attempts, send_events
 
 from penstock.engine.history.writer import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
@@ -17,6 +16,7 @@ from penstock.history.reader.questions import EventFilter
 from penstock.history.writer import upkeep
 from penstock.kafka.clients import portable
 from penstock.settings import Settings
+from tests.integration.history.topics_of_test import send_attempts, send_events
 
 KIND = "seam"
 QUESTIONS = 12

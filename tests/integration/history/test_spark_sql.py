@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
-from topics_of_test import send_attempts, send_events
 
 from penstock.cli.sql import SparkQuestion, message_of
 from penstock.engine.datadir import SETTINGS_FILE
@@ -23,6 +22,7 @@ from penstock.history.reader.history import History
 from penstock.history.schema.columns import EVENTS, VERSION_ID, HistoryProblem
 from penstock.kafka.clients import portable
 from penstock.settings import Settings
+from tests.integration.history.topics_of_test import send_attempts, send_events
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ from penstock.kafka.clients import portable
 from penstock.settings import Settings
 from penstock.verification.report import VerifyReport
 from penstock.verification.run import Question, verify
-from running import kafka_access
+from tests.running import kafka_access
 
 EVENTS = 30
 FILTERS = [{"exact": {"type": "order"}}]

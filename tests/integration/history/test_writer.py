@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from topics_of_test import remove_records, send_attempts, send_events
 
 from penstock.engine.history.files import Hint
 from penstock.engine.history.writer import HistoryWriter, by_arrow, by_spark
@@ -25,7 +24,8 @@ from penstock.history.writer import batches, upkeep
 from penstock.kafka.clients import portable
 from penstock.kafka.ranges import RangeReader, RecordsGone
 from penstock.settings import Settings
-from running import eventually
+from tests.integration.history.topics_of_test import remove_records, send_attempts, send_events
+from tests.running import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,9 @@ import time
 import uuid
 from pathlib import Path
 
-from ingress_processes import (
+from penstock.contract.routes import Target, Version
+from penstock.observability import exposition
+from tests.integration.ingress.ingress_processes import (
     BROKER,
     CHANNEL,
     EVENT,
@@ -18,10 +20,7 @@ from ingress_processes import (
     stored,
     stored_events,
 )
-
-from penstock.contract.routes import Target, Version
-from penstock.observability import exposition
-from running import eventually
+from tests.running import eventually
 
 
 def test_an_event_is_durable_when_it_is_answered(ingress: IngressProcess) -> None:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from ingress_processes import KEY, ingress_process, publish, stored
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -30,7 +29,8 @@ from penstock.engine import jars
 from penstock.ingress.authorization import digest_of
 from penstock.operations.login_link import token_in
 from penstock.settings import Settings
-from running import eventually, running_kafka, with_held_ports
+from tests.integration.ingress.ingress_processes import KEY, ingress_process, publish, stored
+from tests.running import eventually, running_kafka, with_held_ports
 
 AUDIENCE = "eventing.knative.dev/broker/shop/orders"
 TILL = "system:serviceaccount:shop:till"

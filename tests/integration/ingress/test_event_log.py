@@ -6,12 +6,12 @@ import asyncio
 import uuid
 
 import pytest
-from ingress_processes import stored_ids
 
 from penstock.contract.records import EventRecord, record_of
 from penstock.events.event import CloudEvent
 from penstock.kafka.events import FEW, MANY, EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.settings import Settings
+from tests.integration.ingress.ingress_processes import stored_ids
 
 
 def record(ident: str) -> EventRecord:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from ingress_processes import EVENT, first_snapshot, ingress_process, publish, stored_ids
 
 from penstock.engine import jars
 from penstock.settings import Settings
-from running import eventually, held_ports, running_kafka, with_held_ports
+from tests.integration.ingress.ingress_processes import EVENT, first_snapshot, ingress_process, publish, stored_ids
+from tests.running import eventually, held_ports, running_kafka, with_held_ports
 
 
 class Load:

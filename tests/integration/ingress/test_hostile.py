@@ -9,9 +9,9 @@ import time
 import uuid
 
 import pytest
-from ingress_processes import EVENT, IngressProcess, stored_events, stored_ids
 
 from penstock.ingress.connection import HEAD_SECONDS
+from tests.integration.ingress.ingress_processes import EVENT, IngressProcess, stored_events, stored_ids
 
 
 def raw(ingress: IngressProcess, data: bytes, ended: bool = False, patience: float = 1) -> bytes:

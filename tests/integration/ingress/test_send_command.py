@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ingress_processes import KEY, IngressProcess, stored_ids
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
 from penstock.cli.senders import TOKEN_VARIABLE
+from tests.integration.ingress.ingress_processes import KEY, IngressProcess, stored_ids
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from running import Stack, eventually
+from tests.running import Stack, eventually
 
 BANK, SHOP = "bank", "shop"
 """The namespace that is to be protected, and the one that the attacker's users are bound in."""

@@ -7,7 +7,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from tenants import BANK, MADE_BY_SHOP, PRIVATE, Answer, Caller, Obj, Served, objects_in, served
+
+from tests.integration.isolation.tenants import (
+    BANK,
+    MADE_BY_SHOP,
+    PRIVATE,
+    Answer,
+    Caller,
+    Obj,
+    Served,
+    objects_in,
+    served,
+)
 
 USERS = ("sources", "messaging", "routing", "editor", "admin", "developer", "shared")
 REVIEWS_OF_ONESELF = ("selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews")

@@ -11,11 +11,11 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 from starlette.routing import Route
-from tenants import BANK, PRIVATE, SHOP, Answer, Caller, Listener, objects_in
 
 from penstock.console.app import application
 from penstock.console.console import Console
-from running import Stack, eventually
+from tests.integration.isolation.tenants import BANK, PRIVATE, SHOP, Answer, Caller, Listener, objects_in
+from tests.running import Stack, eventually
 
 OF_EVERYBODY = ("/login", "/logout", "/healthz", "/static")
 MEANT = {

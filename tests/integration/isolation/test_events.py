@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from shop_pods import Pods, pod, sender, shell
-from tenants import BANK, PRIVATE, SHOP, Answer, Caller, Listener, Obj, path_of
 
-from running import Stack, eventually
+from tests.integration.isolation.shop_pods import Pods, pod, sender, shell
+from tests.integration.isolation.tenants import BANK, PRIVATE, SHOP, Answer, Caller, Listener, Obj, path_of
+from tests.running import Stack, eventually
 
 EVENTING, MESSAGING, ALPHA = "eventing.knative.dev/v1", "messaging.knative.dev/v1", "eventing.knative.dev/v1alpha1"
 FEATURES = "/api/v1/namespaces/knative-eventing/configmaps/config-features"

@@ -19,7 +19,7 @@ import pytest
 
 from penstock.engine import embedded_kafka as kafka
 from penstock.kafka.clients import embedded_password_file
-from running import Stack, kafka_access, read_to_end
+from tests.running import Stack, kafka_access, read_to_end
 
 NOBODY = 65534
 AS_NOBODY = Path(__file__).with_name("other_account.py")

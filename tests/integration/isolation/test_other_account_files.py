@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 import yaml
-from tenants import BANK, PRIVATE, Caller, Listener
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from running import Stack
+from tests.integration.isolation.tenants import BANK, PRIVATE, Caller, Listener
+from tests.running import Stack
 
 NOBODY, ANOTHER = 65534, 65533
 SECONDS = 3.0

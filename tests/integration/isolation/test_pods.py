@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shop_pods import Pods, container, is_settled, pod, sender, shell, variables
-from tenants import PRIVATE, SHOP, Answer, Caller, Listener, Obj, objects_in, path_of
 
-from running import Stack, eventually
+from tests.integration.isolation.shop_pods import Pods, container, is_settled, pod, sender, shell, variables
+from tests.integration.isolation.tenants import PRIVATE, SHOP, Answer, Caller, Listener, Obj, objects_in, path_of
+from tests.running import Stack, eventually
 
 CONTENT = "written-from-outside"
 MARKER = "only-for-the-machine"

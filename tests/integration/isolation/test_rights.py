@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import pytest
 import yaml
-from tenants import BANK, PRIVATE, SHOP, Caller, Obj
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from running import Stack
+from tests.integration.isolation.tenants import BANK, PRIVATE, SHOP, Caller, Obj
+from tests.running import Stack
 
 SECRETS = f"/api/v1/namespaces/{BANK}/secrets"
 RBAC = "rbac.authorization.k8s.io"

@@ -15,7 +15,7 @@ from penstock.events.event import CloudEvent
 from penstock.kafka.events import EventWriter
 from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
-from running import headers_of, read_to_end
+from tests.running import headers_of, read_to_end
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 

@@ -19,7 +19,7 @@ from penstock.engine import embedded_kafka
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.routes import RoutesTopic
 from penstock.settings import Settings
-from running import eventually, read_to_end, running_kafka, with_held_ports
+from tests.running import eventually, read_to_end, running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars

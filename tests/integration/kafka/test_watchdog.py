@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from nameless_kafka import NamelessKafka
 
 from penstock.contract import topics
 from penstock.kafka.table import TableFollower
 from penstock.kafka.watchdog import EXIT_CODE, LOOKS, Watchdog
 from penstock.settings import Settings
-from running import eventually, kafka_access
+from tests.integration.kafka.nameless_kafka import NamelessKafka
+from tests.running import eventually, kafka_access
 
 EVERY = 0.1
 BLIND = '{"name": "rdkafka#consumer-1", "brokers": {"GroupCoordinator": {"source": "logical"}}}'

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from running import Stack
+from tests.running import Stack
 
 NAMESPACE = "backtest"
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from running import Stack, eventually
+from tests.running import Stack, eventually
 
 NAMESPACE = "console"
 TRIGGER = f"/routes/trigger/{NAMESPACE}/seen"

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import browser
-from console_journey import Journey, Subscriber
-from running import Stack, eventually
+from tests import browser
+from tests.console_journey import Journey, Subscriber
+from tests.running import Stack, eventually
 
 NAMESPACE = "journey"
 

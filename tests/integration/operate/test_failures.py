@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from running import Stack, eventually, held_ports
+from tests.running import Stack, eventually, held_ports
 
 NAMESPACE = "operate"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from running import Stack, eventually, held_ports
+from tests.running import Stack, eventually, held_ports
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tutorial-failures.md").read_text()
 NAMESPACE = "tutorial"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from running import Stack, eventually
-from subscribers import Subscribers, listening
+from tests.running import Stack, eventually
+from tests.subscribers import Subscribers, listening
 
 NAMESPACE = "verify"
 EVENTS = 12

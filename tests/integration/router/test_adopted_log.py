@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from router_stage import Stage, trigger
-from test_router_live import StartRouter
 
 from penstock.contract import topics
 from penstock.contract.event_log import AnotherLog
@@ -12,7 +10,9 @@ from penstock.engine.topics import adoption, setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.runtime.errors import Problem
 from penstock.settings import Settings
-from running import eventually
+from tests.integration.router.router_stage import Stage, trigger
+from tests.integration.router.test_live import StartRouter
+from tests.running import eventually
 
 
 @pytest.mark.timeout(400)

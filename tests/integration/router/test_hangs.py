@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from pyspark.sql import functions as F
-from router_stage import Stage, steady_load, trigger
 
 from penstock.router import query, watchdogs
 from penstock.router.generations.generations import CannotStop
@@ -21,7 +20,8 @@ from penstock.router.query import Query
 from penstock.router.service import RouterHangs, RouterService
 from penstock.runtime.lifecycle import EXIT_CODE
 from penstock.settings import Settings
-from running import eventually
+from tests.integration.router.router_stage import Stage, steady_load, trigger
+from tests.running import eventually
 from tools.chaos.victims import alive
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from router_stage import Stage, trigger, wait_for_version
 
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import eventually, running_kafka, with_held_ports
+from tests.integration.router.router_stage import Stage, trigger, wait_for_version
+from tests.running import eventually, running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars

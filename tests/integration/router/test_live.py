@@ -9,13 +9,13 @@ from collections.abc import Callable
 from functools import partial
 
 from pyspark.sql import SparkSession
-from router_stage import Stage, newest_ack, steady_load, trigger, wait_for_version
 
 from penstock.contract import topics
 from penstock.contract.routes import Endpoint, Route
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import eventually
+from tests.integration.router.router_stage import Stage, newest_ack, steady_load, trigger, wait_for_version
+from tests.running import eventually
 
 StartRouter = Callable[[Settings], RouterService]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from router_stage import Stage, trigger
 
 from penstock.contract import records, topics
 from penstock.router.plan import routing
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import eventually
+from tests.integration.router.router_stage import Stage, trigger
+from tests.running import eventually
 
 StartRouter = Callable[[Settings], RouterService]
 

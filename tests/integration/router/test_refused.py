@@ -6,15 +6,15 @@ import msgspec
 import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from router_stage import Stage, newest_ack, trigger, wait_for_version
-from test_router_live import StartRouter
 
 from penstock.contract.routes import Route
 from penstock.filters.columns import column
 from penstock.filters.predicate import Cesql, Predicate
 from penstock.filters.walk import MAX_TERMS
 from penstock.router.plan import matching
-from running import eventually
+from tests.integration.router.router_stage import Stage, newest_ack, trigger, wait_for_version
+from tests.integration.router.test_live import StartRouter
+from tests.running import eventually
 
 ENORMOUS = " OR ".join(f"LENGTH(type) > {number}" for number in range(MAX_TERMS // 4 + 1))
 IMPOSSIBLE = "LENGTH(type) > 12345"

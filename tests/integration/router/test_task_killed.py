@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from router_stage import Stage, steady_load, trigger
-
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import eventually
+from tests.integration.router.router_stage import Stage, steady_load, trigger
+from tests.running import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

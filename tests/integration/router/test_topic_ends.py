@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from router_stage import Stage
 
 from penstock.contract import records, topics
 from penstock.kafka.topic_ends import AT_ONCE, KafkaAway, Retained, TopicEnds
 from penstock.router.matched_record import MatchedRecord, decode
-from running import eventually
+from tests.integration.router.router_stage import Stage
+from tests.running import eventually
 
 
 def _ends(tail: TopicEnds[MatchedRecord]) -> list[Retained] | None:

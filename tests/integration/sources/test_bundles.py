@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from certificate_files import authority
-from running import Stack, eventually
-from tls_sink import TlsSink, served
+from tests.certificate_files import authority
+from tests.running import Stack, eventually
+from tests.tls_sink import TlsSink, served
 
 NAMESPACE = "bundles"
 OWN = authority("bundled")

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from running import Stack, eventually
+from tests.running import Stack, eventually
 
 NAMESPACE = "sources"
 SINK = "ref: {apiVersion: eventing.knative.dev/v1, kind: Broker, name: default}"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from certificate_files import authority
 from penstock.contract.names import Location
 from penstock.events.event import CloudEvent
 from penstock.resources.destinations import ResolvedAddress
 from penstock.sources.deliveries import NotAccepted, Sinks
-from tls_sink import TlsSink, served
+from tests.certificate_files import authority
+from tests.tls_sink import TlsSink, served
 
 OWN, OTHER = authority("own"), authority("other")
 OWN_PEM, OTHER_PEM = OWN.certificate.decode(), OTHER.certificate.decode()

@@ -23,7 +23,7 @@ from penstock.settings import Settings
 from penstock.webhook import certificates
 from penstock.webhook import service as paths
 from penstock.webhook import service as webhook
-from running import with_held_ports
+from tests.running import with_held_ports
 
 SECONDS = 60.0
 BROKER: Obj = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "b", "namespace": "n"}}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from running import Stack, eventually
+from tests.running import Stack, eventually
 
 NAMESPACE = "batch"
 DEPLOYMENT = """

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import pytest
 
-from certificate_files import DAY, authority
 from penstock.contract.names import Target
 from penstock.web.certificates import KeyPair, issue
 from penstock.workloads.actors.http_actor import PORT, TLS_PORT
@@ -24,6 +23,7 @@ from penstock.workloads.actors.program import ActorEnvironment, EventsHub
 from penstock.workloads.actors.reporting import PodLog, Reports
 from penstock.workloads.actors.volume_files import VolumeFiles
 from penstock.workloads.images import Exit
+from tests.certificate_files import DAY, authority
 
 OWN, OTHER = authority("own"), authority("other")
 NAME = "sink.ns.svc.cluster.local"

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from pod_cluster import Cluster
 
-from running import eventually
+from tests.integration.workloads.pod_cluster import Cluster
+from tests.running import eventually
 
 RECEIVER = {"EVENT_GENERATORS": "receiver", "EVENT_LOGS": "logger,recorder"}
 SENDER = {"EVENT_GENERATORS": "sender", "EVENT_LOGS": "logger,recorder", "DELAY": "0", "PERIOD": "50ms"}

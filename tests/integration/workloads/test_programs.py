@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from pod_cluster import Cluster
 
 from penstock.workloads.processes.node_context import can_mount
 from penstock.workloads.processes.process import MARK
-from running import eventually
+from tests.integration.workloads.pod_cluster import Cluster
+from tests.running import eventually
 
 SHELL = "test/shell:1"
 

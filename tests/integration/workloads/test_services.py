@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from running import Stack, eventually
+from tests.running import Stack, eventually
 
 NAMESPACE = "services"
 POD = """

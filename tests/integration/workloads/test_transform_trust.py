@@ -14,14 +14,14 @@ from typing import Any, cast
 
 from pyreqwest.client import ClientBuilder
 
-from certificate_files import authority
 from penstock.contract.names import Target
 from penstock.workloads.actors.node_line import NodeLine, NodeRefused, Reach
 from penstock.workloads.actors.outgoing import Outgoing
 from penstock.workloads.actors.reporting import PodLog
 from penstock.workloads.actors.shown_certificate import ShownCertificate
 from penstock.workloads.actors.transform import Transform
-from tls_sink import served
+from tests.certificate_files import authority
+from tests.tls_sink import served
 
 OWN, OTHER = authority("own"), authority("other")
 EXPRESSION = '{"specversion": "1.0", "id": id, "source": source, "type": "changed"}'

@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from api_in_process import ApiInProcess
 from structlog.testing import capture_logs
 
-from hostile_clients import SMUGGLING, WAIT_SECONDS, allow_files, answer_to, bounded, codes
 from penstock.apiserver.access.identity import ADMIN
 from penstock.apiserver.http import connections
 from penstock.apiserver.http.connections import HEAD_BYTES, BoundedConnection
 from penstock.apiserver.http.request_limits import WRONG_TOKENS, FairUse
 from penstock.runtime.sockets import bound_socket
 from penstock.web.server import HttpServer
+from tests.hostile_clients import SMUGGLING, WAIT_SECONDS, allow_files, answer_to, bounded, codes
+from tests.unit.apiserver.api_in_process import ApiInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HALF_OPEN = 1000

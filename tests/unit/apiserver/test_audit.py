@@ -7,10 +7,10 @@ import stat
 from pathlib import Path
 
 import pytest
-from api_in_process import ApiInProcess
 
 from penstock.apiserver.access.identity import ADMIN
 from penstock.apiserver.http.audit import Audited, AuditFile
+from tests.unit.apiserver.api_in_process import ApiInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from api_in_process import RBAC, ApiInProcess
 
 from penstock.apiserver.access.rules import MOST_PAIRS, TooManyParts, uncovered
 from penstock.apiserver.cluster.aggregation import outdated
@@ -22,6 +21,7 @@ from penstock.apiserver.kinds.schema import walker_of
 from penstock.apiserver.verbs import fields, patches
 from penstock.apiserver.verbs.apply import Manager, apply
 from penstock.apiserver.verbs.fields import from_fields_v1, to_fields_v1
+from tests.unit.apiserver.api_in_process import RBAC, ApiInProcess
 
 POD = walker_of(next(kind for kind in CORE_KINDS if kind.kind == "Pod"))
 MANAGER = Manager("m", "Apply", "v1")

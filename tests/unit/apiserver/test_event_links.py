@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from api_in_process import RBAC, ApiInProcess
 
 from penstock.resources.admission import CONTROLLER_USER
+from tests.unit.apiserver.api_in_process import RBAC, ApiInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

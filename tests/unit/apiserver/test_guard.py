@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from api_in_process import RBAC, ApiInProcess, api_in_process
 from starlette.types import Message
 
 from penstock.apiserver.access.identity import CONTROLLER, NODE
 from penstock.apiserver.access.rules import AccessRequest
 from penstock.apiserver.http.request_info import read
+from tests.unit.apiserver.api_in_process import RBAC, ApiInProcess, api_in_process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

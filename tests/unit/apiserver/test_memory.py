@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from api_in_process import ApiInProcess
 from starlette.types import Message
 
 from penstock.apiserver.access import identity
@@ -27,6 +26,7 @@ from penstock.apiserver.store.storage import PART_BYTES, Store, Transaction
 from penstock.apiserver.verbs.deletion import Deletion
 from penstock.runtime.tasks import Owner
 from penstock.runtime.times import rfc3339
+from tests.unit.apiserver.api_in_process import ApiInProcess
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 NAMES = [f"large-{number:02}" for number in range(24)]

@@ -7,7 +7,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from api_in_process import ApiInProcess
 from typer.testing import CliRunner
 
 from penstock.apiserver.access import identity
@@ -19,6 +18,7 @@ from penstock.cli import app
 from penstock.engine.datadir import exclusive
 from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
+from tests.unit.apiserver.api_in_process import ApiInProcess
 
 OLD, NEW = ("old", b"o" * 32), ("new", b"n" * 32)
 PLACE = ("secrets", "default", "a")

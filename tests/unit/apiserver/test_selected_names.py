@@ -5,7 +5,8 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from api_in_process import RBAC, ApiInProcess
+
+from tests.unit.apiserver.api_in_process import RBAC, ApiInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

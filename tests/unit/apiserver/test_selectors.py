@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from examples import examples
 from penstock.apiserver.documents import encode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http.read_endpoints import selection
@@ -29,6 +28,7 @@ from penstock.apiserver.http.selectors import (
 )
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
+from tests.examples import examples
 
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,5}[A-Za-z0-9])?", fullmatch=True)
 KEYS = NAMES | st.builds("{}/{}".format, st.from_regex(r"[a-z0-9]{1,4}\.[a-z]{2}", fullmatch=True), NAMES)

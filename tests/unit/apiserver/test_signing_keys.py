@@ -6,7 +6,6 @@ from pathlib import Path
 
 import jwt
 import pytest
-from api_in_process import ApiInProcess
 
 from penstock.apiserver.access.signing_keys import (
     AHEAD_SECONDS,
@@ -19,6 +18,7 @@ from penstock.apiserver.access.signing_keys import (
     signing,
     upkeep,
 )
+from tests.unit.apiserver.api_in_process import ApiInProcess
 
 CLAIMS = {"iss": "x", "sub": "y", "exp": 10**12, "nbf": 0}
 

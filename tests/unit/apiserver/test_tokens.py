@@ -7,7 +7,6 @@ from typing import Any
 
 import jwt
 import pytest
-from api_in_process import ApiInProcess
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from penstock.apiserver.access import account_tokens, identity, signing_keys
@@ -15,6 +14,7 @@ from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.identity import KnownTokens, Revocations, User, revoke
 from penstock.apiserver.access.signing_keys import KEY_FILE, Signer, load_signer
 from penstock.apiserver.errors import ApiError
+from tests.unit.apiserver.api_in_process import ApiInProcess
 
 NOW = 1_800_000_000.0
 ACCOUNT = {"metadata": {"name": "bot", "namespace": "ns", "uid": "u-1"}}

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from api_in_process import ApiInProcess
 from lightkube.resources.core_v1 import Pod
 
 from penstock.runtime.times import is_rfc3339
+from tests.unit.apiserver.api_in_process import ApiInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from command_lines import misunderstood
 from penstock.cli import app
 from penstock.cli.examples import EXAMPLES, commands
+from tests.command_lines import misunderstood
 
 ALL = [example for examples in EXAMPLES.values() for example in examples]
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from console_client import BROWSER, ORIGIN, know_tokens, signed_in
-from known_api import KnownApi, broker, trigger
 from starlette.testclient import TestClient
 
 from penstock.console.app import application
@@ -23,7 +21,9 @@ from penstock.history.reader.history import History
 from penstock.kafka.ranges import LogRecord
 from penstock.runtime.errors import Problem
 from penstock.settings import Settings
-from written import KeptRecords, NoKafka, attempt, event
+from tests.unit.console.console_client import BROWSER, ORIGIN, know_tokens, signed_in
+from tests.unit.console.known_api import KnownApi, broker, trigger
+from tests.written import KeptRecords, NoKafka, attempt, event
 
 Make = Callable[..., TestClient]
 

@@ -13,7 +13,6 @@ import httpx2
 import jwt
 import pytest
 import yaml
-from console_client import BROWSER, OPERATOR, ORIGIN, SHOP, MakeClient, know_tokens
 from starlette.requests import Request
 from starlette.testclient import TestClient
 from typer.testing import CliRunner, Result
@@ -40,6 +39,7 @@ from penstock.operations.installation import Installation
 from penstock.runtime.errors import Problem
 from penstock.runtime.sockets import account_of
 from penstock.settings import Settings
+from tests.unit.console.console_client import BROWSER, OPERATOR, ORIGIN, SHOP, MakeClient, know_tokens
 
 KEY = "a key of thirty-two bytes, or more"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from console_client import MakeClient
-from known_api import KnownApi, broker, trigger
 
 from penstock.console.map.graph import bands_of, wants_of
 from penstock.console.map.layout import EASY, HEIGHT, PAGE, TROUBLES, Box, Drawing, drawing_of
 from penstock.console.map.page import narrowed
+from tests.unit.console.console_client import MakeClient
+from tests.unit.console.known_api import KnownApi, broker, trigger
 
 
 def many(brokers: int, routes: int) -> KnownApi:

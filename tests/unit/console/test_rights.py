@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import httpx2
 import pytest
-from console_client import BROWSER, OPERATOR, ORIGIN, SHOP, know_tokens, signed_in
-from known_api import KnownApi, Obj, broker, trigger
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
@@ -25,7 +23,9 @@ from penstock.operations.cluster_api import BROKERS, ClusterApi, NotAllowed, Not
 from penstock.operations.installation import Installation
 from penstock.runtime.errors import Problem
 from penstock.settings import Settings
-from written import KeptRecords, event
+from tests.unit.console.console_client import BROWSER, OPERATOR, ORIGIN, SHOP, know_tokens, signed_in
+from tests.unit.console.known_api import KnownApi, Obj, broker, trigger
+from tests.written import KeptRecords, event
 
 
 class ApiOfShop(KnownApi):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from console_client import MakeClient
-from known_api import KnownApi, broker, trigger
 
 from penstock.console.map.graph import route_node
 from penstock.console.route_page import happenings_of, replay_values, text_of, wishes_of
@@ -14,6 +12,8 @@ from penstock.console.routes_page import subscriber_of
 from penstock.operations.replays import Wishes
 from penstock.resources.delivery import PAUSED
 from penstock.runtime.errors import Problem
+from tests.unit.console.console_client import MakeClient
+from tests.unit.console.known_api import KnownApi, broker, trigger
 
 PAGE = "/routes/trigger/default/orders"
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from console_client import MakeClient
-from known_api import KnownApi, trigger
-
 from penstock.console.routes_page import line_of
 from penstock.resources.destinations import loss_finding
+from tests.unit.console.console_client import MakeClient
+from tests.unit.console.known_api import KnownApi, trigger
 
 
 def test_the_worst_comes_first(client_of: MakeClient) -> None:

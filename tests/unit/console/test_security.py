@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from console_client import ORIGIN, MakeClient
 
 from penstock.console.guard import MAX_BODY_BYTES, is_loopback, names_of, refused_host, refused_origin
 from penstock.console.login import local_path
+from tests.unit.console.console_client import ORIGIN, MakeClient
 
 NAMES = names_of("127.0.0.1", ["console.example.org"])
 

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import psutil
-from console_client import MakeClient
 
 from penstock.console.stack_page import READ_BYTES, last_lines
+from tests.unit.console.console_client import MakeClient
 
 
 def write_stack(root: Path) -> None:

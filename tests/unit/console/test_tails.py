@@ -35,7 +35,7 @@ from penstock.kafka.ranges import LogRecord
 from penstock.kafka.topic_ends import KafkaAway
 from penstock.runtime.errors import Problem
 from penstock.settings import Settings
-from written import KeptRecords, event
+from tests.written import KeptRecords, event
 
 ALL = LiveSelection(Everything())
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
 from penstock.contract.claims import NOTHING, ClaimRecord, Ledger, decode, encode
+from tests.examples import examples
 
 
 def take(instance: str, heard: int) -> ClaimRecord:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from api_double import ApiDouble, TopicDouble
-from memory_plane import ControlPlane, Starter
 
 from penstock.controllers.routes import publisher as publisher_module
 from penstock.kube import list_watch
 from penstock.settings import Settings
+from tests.unit.controllers.api_double import ApiDouble, TopicDouble
+from tests.unit.controllers.memory_plane import ControlPlane, Starter
 
 
 @pytest.fixture

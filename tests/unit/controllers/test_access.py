@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_plane import ControlPlane
 
 from penstock.contract.routes import Access, Policy, Route, Target
 from penstock.kube.kinds import (
@@ -26,6 +25,7 @@ from penstock.kube.kinds import (
     Obj,
 )
 from penstock.settings import Settings
+from tests.unit.controllers.memory_plane import ControlPlane
 
 ACCOUNT = "t-oidc-eventing.knative.dev-trigger"
 SINK = {"uri": "http://sink", "audience": "sink"}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory_plane import ControlPlane
-
-from certificate_files import authority
 from penstock.kube.kinds import CONFIG_MAP, CONTAINER_SOURCE, DEPLOYMENT, JOB, SINK_BINDING, Key, Obj
+from tests.certificate_files import authority
+from tests.unit.controllers.memory_plane import ControlPlane
 
 FIRST, SECOND = (authority(name).certificate.decode() for name in ("first", "second"))
 LABEL = "networking.knative.dev/trust-bundle"

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from memory_plane import ControlPlane
 
 from penstock.kube.kinds import (
     CONTAINER_SOURCE,
@@ -18,6 +17,7 @@ from penstock.kube.kinds import (
     Kind,
     Obj,
 )
+from tests.unit.controllers.memory_plane import ControlPlane
 
 AWS = {"s3": {"arn": "a", "region": "r"}, "auth": {"secret": {"ref": {"name": "s"}}}}
 SINK = {"uri": "http://127.0.0.1:1/"}

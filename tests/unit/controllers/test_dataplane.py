@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from api_double import TopicDouble
 
 from penstock.contract import reports
 from penstock.contract.records import Unreadable
@@ -19,6 +18,7 @@ from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import Observer
 from penstock.kube.kinds import Key
 from penstock.settings import Settings
+from tests.unit.controllers.api_double import TopicDouble
 
 ROUTE = Route("t", "Trigger", "ns", "t", "b")
 SHOWN = 600.0

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from memory_plane import ControlPlane
-
 from penstock.contract import reports
 from penstock.contract.reports import SeenType
 from penstock.contract.routes import Target
 from penstock.kube.kinds import BROKER, CHANNEL, CONFIG_MAP, EVENT_TYPE, Key, Kind, Obj
+from tests.unit.controllers.memory_plane import ControlPlane
 
 GADGET = Kind("example.com/v1", "Gadget")
 ALWAYS = [{"name": name, "required": True} for name in ("type", "source", "specversion", "id")]

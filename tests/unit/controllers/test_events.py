@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from api_double import refuse
 
 from penstock.controllers.informer import Informer
 from penstock.controllers.reconciler import new_failures
@@ -17,6 +16,7 @@ from penstock.kube import list_watch
 from penstock.kube.client import Listing
 from penstock.kube.errors import Unavailable
 from penstock.kube.kinds import BROKER, ENDPOINTS, EVENT, TRIGGER, Key, Kind, Obj
+from tests.unit.controllers.api_double import refuse
 
 OBJ: Obj = {
     "apiVersion": TRIGGER.api_version,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from api_double import refuse
-from memory_plane import ControlPlane, Starter
 
 from penstock.contract.routes import Route
 from penstock.kube.kinds import (
@@ -20,6 +18,8 @@ from penstock.kube.kinds import (
     Kind,
     Obj,
 )
+from tests.unit.controllers.api_double import refuse
+from tests.unit.controllers.memory_plane import ControlPlane, Starter
 
 GADGET = Kind("example.com/v1", "Gadget")
 

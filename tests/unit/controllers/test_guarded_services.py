@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from memory_plane import ControlPlane
 
 from penstock.contract.routes import ServiceName
 from penstock.controllers.sinks.guarded_services import GuardedCertificates, GuardedServices, service_of
@@ -20,6 +19,7 @@ from penstock.oidc.verifier import TokenRefused
 from penstock.settings import Settings
 from penstock.web import own_authority
 from penstock.web.tls_server import FOLDER, PassingCertificate, ServerTls
+from tests.unit.controllers.memory_plane import ControlPlane
 
 HOST = "x-jsonata.ns.svc.cluster.local"
 AUDIENCE = "eventing.knative.dev/eventtransform/ns/x"

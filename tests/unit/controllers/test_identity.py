@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from api_double import ApiDouble, TopicDouble, refuse
-from memory_plane import ControlPlane
 
 from penstock.contract.routes import IDENTITY_KEY, Identity, Route, encode
 from penstock.controllers.routes import identity
@@ -13,6 +11,8 @@ from penstock.kube.client import Listing
 from penstock.kube.errors import Unavailable
 from penstock.kube.kinds import BROKER, Kind
 from penstock.settings import Settings
+from tests.unit.controllers.api_double import ApiDouble, TopicDouble, refuse
+from tests.unit.controllers.memory_plane import ControlPlane
 
 OTHERS = Route("theirs", "Trigger", "ns", "theirs", "target", start=(7, 9))
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from api_double import refuse
-from memory_plane import ControlPlane
 
 from penstock.controllers.sinks.job_sink import JobSinks
 from penstock.kube.errors import Unavailable
@@ -18,6 +16,8 @@ from penstock.kube.kinds import EVENT_POLICY, JOB, JOB_SINK, SECRET, Key, Kind, 
 from penstock.oidc.verifier import TokenRefused
 from penstock.resources.jobsink import location_of
 from penstock.settings import Settings
+from tests.unit.controllers.api_double import refuse
+from tests.unit.controllers.memory_plane import ControlPlane
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "content-type": "application/json"}
 POD = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory_plane import ControlPlane
-
 from penstock.contract.routes import Route
 from penstock.kube.kinds import BROKER, DEPLOYMENT, SERVICE, SERVING_SERVICE, TRIGGER, Key, Obj
+from tests.unit.controllers.memory_plane import ControlPlane
 
 
 def named(name: str, **body: Any) -> Obj:

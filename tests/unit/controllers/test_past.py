@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from memory_plane import ControlPlane, Starter
-from test_controllers_reconcile import named, subscription, trigger
-from test_controllers_replays import tell
 
 from penstock.contract.routes import Route
 from penstock.history.reader.table_events import FirstKept
 from penstock.kube.kinds import BROKER, CHANNEL, EVENT, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 from penstock.settings import Settings
+from tests.unit.controllers.memory_plane import ControlPlane, Starter
+from tests.unit.controllers.test_reconcile import named, subscription, trigger
+from tests.unit.controllers.test_replays import tell
 
 
 @pytest.fixture

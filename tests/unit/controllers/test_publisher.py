@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from api_double import TopicDouble
 
 from penstock.contract.records import Unreadable
 from penstock.contract.routes import FormerMatch, Replay, Route, ServiceName, Target, Version, decode, encode
@@ -19,6 +18,7 @@ from penstock.history.reader.table_events import FirstKept
 from penstock.kafka.routes import PublisherSuperseded, StoredReader
 from penstock.kafka.topic_ends import Retained
 from penstock.kube.kinds import Key
+from tests.unit.controllers.api_double import TopicDouble
 
 ME, OTHER = ("Trigger", Key("ns", "a")), ("Trigger", Key("ns", "b"))
 THIRD = ("Trigger", Key("ns", "c"))

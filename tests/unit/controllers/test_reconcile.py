@@ -8,8 +8,6 @@ import time
 from typing import Any
 
 import pytest
-from api_double import refuse
-from memory_plane import ControlPlane, Starter
 
 from penstock.contract.reports import Loss, key_of
 from penstock.contract.routes import Route, ServiceName, Target
@@ -31,6 +29,8 @@ from penstock.kube.kinds import (
     Obj,
 )
 from penstock.resources.broker import CLASS_ANNOTATION
+from tests.unit.controllers.api_double import refuse
+from tests.unit.controllers.memory_plane import ControlPlane, Starter
 
 SINK = {"uri": "http://sink"}
 GADGET = Kind("example.com/v1", "Gadget")

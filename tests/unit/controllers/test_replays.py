@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from memory_plane import ControlPlane, Starter
-from test_controllers_reconcile import named, subscription, trigger
 
 from penstock.contract.reports import ReplayProgress, key_of
 from penstock.contract.routes import Endpoint, Route
@@ -24,6 +22,8 @@ from penstock.kube.kinds import (
 )
 from penstock.resources.delivery import START_FROM
 from penstock.runtime.times import parse_rfc3339
+from tests.unit.controllers.memory_plane import ControlPlane, Starter
+from tests.unit.controllers.test_reconcile import named, subscription, trigger
 
 TARGET: dict[str, Any] = {"target": {"kind": "Trigger", "name": "t"}}
 

@@ -10,7 +10,6 @@ from typing import Any, cast
 import httpx2
 import pytest
 import structlog
-from memory_plane import ControlPlane
 from starlette.requests import Request
 
 from penstock.contract.names import Location
@@ -22,6 +21,7 @@ from penstock.kube.kinds import BROKER, REQUEST_REPLY, SECRET, TRIGGER, Key, Obj
 from penstock.resources.destinations import ResolvedAddress
 from penstock.settings import Settings
 from penstock.sources.deliveries import NotAccepted, Sinks
+from tests.unit.controllers.memory_plane import ControlPlane
 
 REFERENCE = {"apiVersion": BROKER.api_version, "kind": BROKER.kind, "name": "b"}
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "question"}

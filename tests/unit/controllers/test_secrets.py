@@ -6,11 +6,11 @@ import base64
 from typing import Any
 
 import pytest
-from memory_plane import ControlPlane
 
-from certificate_files import authority, client_of
 from penstock.contract.routes import Route, SecretVersion, encode
 from penstock.kube.kinds import BROKER, CHANNEL, REPLAY, SECRET, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
+from tests.certificate_files import authority, client_of
+from tests.unit.controllers.memory_plane import ControlPlane
 
 GOOD = b"whsec_" + base64.b64encode(b"s" * 32)
 ANNOTATED = {"penstock.dev/sign-with": "keys"}

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from memory_plane import ControlPlane, Starter
 
 from penstock.kube.kinds import (
     API_SERVER_SOURCE,
@@ -27,6 +26,7 @@ from penstock.kube.kinds import (
 )
 from penstock.settings import Settings
 from penstock.sources.ticks import Changes, TickNotes
+from tests.unit.controllers.memory_plane import ControlPlane, Starter
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from memory_plane import ControlPlane, Starter
 
 from penstock.contract.routes import Route
 from penstock.controllers.reconcilers.services import ServiceReconciler
 from penstock.kube.kinds import CHANNEL, EVENT, IN_MEMORY_CHANNEL, SERVICE, SUBSCRIPTION, Key, Kind, Obj
 from penstock.resources.admission import CONTROLLER_USER
+from tests.unit.controllers.memory_plane import ControlPlane, Starter
 
 THEIRS = {"uri": "http://theirs", "audience": "sink"}
 FOREIGN = {

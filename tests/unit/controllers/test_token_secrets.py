@@ -9,12 +9,12 @@ from typing import Any
 
 import jwt
 import pytest
-from api_double import refuse
-from memory_plane import ControlPlane
 
 from penstock.kube.kinds import CONFIG_MAP, CONTAINER_SOURCE, DEPLOYMENT, SECRET, SINK_BINDING, Key, Kind, Obj
 from penstock.oidc.tokens import Issued, NoToken, TokenRequests, WantedToken, remaining
 from penstock.settings import Settings
+from tests.unit.controllers.api_double import refuse
+from tests.unit.controllers.memory_plane import ControlPlane
 
 SINK = {"uri": "https://sink", "audience": "sink"}
 NAME = "d-oidc-token"

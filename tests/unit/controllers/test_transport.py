@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_plane import ControlPlane
 
 from penstock.contract.routes import Target
 from penstock.kube.kinds import BROKER, CHANNEL, EVENT_TRANSFORM, SERVICE, Kind, Obj
 from penstock.settings import Settings
+from tests.unit.controllers.memory_plane import ControlPlane
 
 
 @pytest.fixture

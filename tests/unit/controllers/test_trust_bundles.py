@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from memory_plane import ControlPlane
-
-from certificate_files import authority
 from penstock.contract.routes import TrustBundle
 from penstock.kube.kinds import CONFIG_MAP, EVENT, Key
 from penstock.resources.trust_bundles import bundle_of
+from tests.certificate_files import authority
+from tests.unit.controllers.memory_plane import ControlPlane
 
 FIRST, SECOND = (authority(name).certificate.decode() for name in ("first", "second"))
 LABELS = {"networking.knative.dev/trust-bundle": "true"}

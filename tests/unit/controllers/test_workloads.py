@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory_plane import ControlPlane, Starter
-
 from penstock.kube.kinds import (
     DEPLOYMENT,
     ENDPOINT_SLICE,
@@ -17,6 +15,7 @@ from penstock.kube.kinds import (
     Obj,
 )
 from penstock.runtime.times import rfc3339
+from tests.unit.controllers.memory_plane import ControlPlane, Starter
 
 CONTAINER = {"name": "main", "image": "x"}
 

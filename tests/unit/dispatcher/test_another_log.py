@@ -6,9 +6,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from dispatcher_double import Node, Topic, Written
 from pyspark.sql import SparkSession
-from virtual_time import run
 
 from penstock.contract.event_log import AnotherLog
 from penstock.contract.routes import Delivery, Endpoint, Route
@@ -16,6 +14,8 @@ from penstock.dispatcher.cursors.cursor import Counts
 from penstock.dispatcher.cursors.partition import Logs
 from penstock.dispatcher.service import DispatcherService
 from penstock.settings import Settings
+from tests.unit.dispatcher.dispatcher_double import Node, Topic, Written
+from tests.unit.dispatcher.virtual_time import run
 
 ROUTE = Route("r", "Trigger", "ns", "r", "broker", subscriber=Endpoint("http://s/"), delivery=Delivery(retry=3))
 HERE = Logs("events-1", "matched-1")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from dispatcher_double import Node, Topic, Written
-from virtual_time import in_virtual_time, turns
 
 from penstock.contract.routes import Delivery, Endpoint, Route
+from tests.unit.dispatcher.dispatcher_double import Node, Topic, Written
+from tests.unit.dispatcher.virtual_time import in_virtual_time, turns
 
 DAY = 24 * 3600.0
 POLICY = Delivery(retry=5, backoff_policy="exponential", backoff_delay=60.0)

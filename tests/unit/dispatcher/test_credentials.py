@@ -9,9 +9,6 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from dispatcher_double import Node, Topic, Written
-from secrets_double import Kubernetes
-from virtual_time import in_virtual_time
 
 from penstock.contract.attempts import FailureCause
 from penstock.contract.names import NameTable
@@ -27,6 +24,9 @@ from penstock.dispatcher.http.outcome import Outcome, Withheld
 from penstock.dispatcher.matched_record import Matched
 from penstock.observability.trace import configure
 from penstock.oidc.tokens import AccountTokens, Issued, NoToken, WantedToken
+from tests.unit.dispatcher.dispatcher_double import Node, Topic, Written
+from tests.unit.dispatcher.secrets_double import Kubernetes
+from tests.unit.dispatcher.virtual_time import in_virtual_time
 
 TRIGGER = Route("t", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/", audience="sink"), account="t-oidc")
 STORED = [

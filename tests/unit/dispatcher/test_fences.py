@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from dispatcher_double import Node, Topic, Written
-from virtual_time import run
 
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.cursors.partition import PartitionCursors
 from penstock.dispatcher.matched_record import Matched
+from tests.unit.dispatcher.dispatcher_double import Node, Topic, Written
+from tests.unit.dispatcher.virtual_time import run
 
 GENERATIONS, EACH = 40, 3
 LIMITS = {"catch_up_records": 7}

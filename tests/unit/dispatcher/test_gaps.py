@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from dispatcher_double import TARGET, Node, Topic, Written, wants
-from virtual_time import in_virtual_time, turns
 
 from penstock.contract.routes import Delivery, Endpoint, FormerMatch, Route
 from penstock.contract.snapshot import Snapshot
@@ -24,6 +22,8 @@ from penstock.dispatcher.replay.selection import EventMatcher, RouteSelection
 from penstock.history.reader.table_events import GivenUpBy, Stretch
 from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.ranges import LogRecord
+from tests.unit.dispatcher.dispatcher_double import TARGET, Node, Topic, Written, wants
+from tests.unit.dispatcher.virtual_time import in_virtual_time, turns
 
 COUNT = 40
 LIMITS = {"catch_up_records": 5, "max_outstanding": 8, "max_in_flight": 4}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import msgspec
-from dispatcher_double import Node, Topic, Written
-from virtual_time import in_virtual_time
 
 from penstock.contract.routes import Endpoint, Route
 from penstock.observability.instruments import write_metrics
 from penstock.observability.metrics import LAG
+from tests.unit.dispatcher.dispatcher_double import Node, Topic, Written
+from tests.unit.dispatcher.virtual_time import in_virtual_time
 
 SLOW = Route("slow", "Trigger", "lag", "slow", "b", subscriber=Endpoint("http://s/"))
 PAUSED = Route("paused", "Trigger", "lag", "paused", "b", subscriber=Endpoint("http://s/"), paused=True)

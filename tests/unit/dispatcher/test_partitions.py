@@ -9,9 +9,6 @@ from functools import partial
 from typing import cast
 
 import pytest
-from dispatcher_double import Reports
-from secrets_double import Kubernetes
-from virtual_time import in_virtual_time
 
 from penstock.contract.reports import ReplayProgress
 from penstock.contract.routes import Endpoint, Replay, Route
@@ -30,6 +27,9 @@ from penstock.kafka.random_reader import Chunk, NotReadNow
 from penstock.kafka.reports import Reporter
 from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
+from tests.unit.dispatcher.dispatcher_double import Reports
+from tests.unit.dispatcher.secrets_double import Kubernetes
+from tests.unit.dispatcher.virtual_time import in_virtual_time
 
 ROUTE = Route("r", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/"))
 PAST = Route(

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
-from dispatcher_double import TARGET, Node, Topic, Written, wants
 from hypothesis import given
 from hypothesis import strategies as st
-from virtual_time import run, turns
 
-from examples import examples
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors import partition
 from penstock.dispatcher.dispatcher import UNKNOWN_SECONDS
+from tests.examples import examples
+from tests.unit.dispatcher.dispatcher_double import TARGET, Node, Topic, Written, wants
+from tests.unit.dispatcher.virtual_time import run, turns
 
 POLICY = Delivery(retry=1000, backoff_policy="linear", backoff_delay=0.3)
 OLD, KEYED, NEW = "old", "keyed", "new"

@@ -10,8 +10,6 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from dispatcher_double import Node, Reports, Topic, Written
-from virtual_time import in_virtual_time, turns
 
 from penstock.contract.attempts import AttemptRecord, Result, encode
 from penstock.contract.reports import ReplayProgress
@@ -24,6 +22,8 @@ from penstock.dispatcher.replay.replays import ROOM, Replays
 from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed, attempt_of, origins_given_up
 from penstock.kafka.random_reader import Chunk
 from penstock.kafka.reports import Reporter
+from tests.unit.dispatcher.dispatcher_double import Node, Reports, Topic, Written
+from tests.unit.dispatcher.virtual_time import in_virtual_time, turns
 
 LIVE = Route("live", "Trigger", "ns", "live", "broker", subscriber=Endpoint("http://s/"))
 

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from secrets_double import no_credentials
 
 from penstock.contract.records import TRACE, TRACE_STATE
 from penstock.contract.routes import Endpoint, Route
@@ -25,6 +24,7 @@ from penstock.events.attributes import ATTRIBUTES_BYTES
 from penstock.events.event import CloudEvent
 from penstock.observability.trace import configure
 from penstock.settings import Settings
+from tests.unit.dispatcher.secrets_double import no_credentials
 
 LIMIT = 5 * 1024 * 1024
 SUBSCRIPTION = Route(

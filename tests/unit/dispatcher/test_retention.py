@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from dispatcher_double import WALL, Node, Topic, Written
-from virtual_time import in_virtual_time
 
 from penstock.contract.routes import Endpoint, Replay, Route
 from penstock.dispatcher.cursors.cursor import Counts
@@ -24,6 +22,8 @@ from penstock.dispatcher.matched_record import of_event
 from penstock.history.reader.table_events import Stretch
 from penstock.observability.instruments import write_metrics
 from penstock.observability.metrics import EXPIRING, OLDEST
+from tests.unit.dispatcher.dispatcher_double import WALL, Node, Topic, Written
+from tests.unit.dispatcher.virtual_time import in_virtual_time
 
 WEEK, KIB = 7 * 24 * 3600.0, 1024.0
 LARGE = RetentionLimits(WEEK, 1000 * KIB)

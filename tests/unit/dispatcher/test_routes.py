@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from dispatcher_double import Node, Topic, Written
-from virtual_time import in_virtual_time, turns
 
 from penstock.contract.routes import Endpoint, Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.dispatcher import UNKNOWN_SECONDS
+from tests.unit.dispatcher.dispatcher_double import Node, Topic, Written
+from tests.unit.dispatcher.virtual_time import in_virtual_time, turns
 
 ROUTE = Route("r", "Trigger", "ns", "r", "broker", subscriber=Endpoint("http://s/"))
 OTHER = Route("o", "Trigger", "ns", "o", "broker", subscriber=Endpoint("http://o/"))

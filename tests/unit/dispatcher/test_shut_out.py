@@ -5,9 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
-from dispatcher_double import Node, Topic
 from pyspark.sql import SparkSession
-from virtual_time import run
 
 from penstock.contract import generations, records
 from penstock.contract.generations import LivePoint, ShutOut
@@ -15,6 +13,8 @@ from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.service import DispatcherService
 from penstock.engine.pipeline import why_useless
 from penstock.settings import Settings
+from tests.unit.dispatcher.dispatcher_double import Node, Topic
+from tests.unit.dispatcher.virtual_time import run
 
 
 def record(offset: int, generation: int, *, fence: bool = False) -> Matched:

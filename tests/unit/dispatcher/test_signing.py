@@ -10,14 +10,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from dispatcher_double import Node, Topic, Written
 from hypothesis import given
 from hypothesis import strategies as st
-from secrets_double import Kubernetes
 from standardwebhooks import Webhook, WebhookVerificationError
-from virtual_time import in_virtual_time, turns
 
-from certificate_files import authority, client_of
 from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing
 from penstock.contract.routes import Delivery, Endpoint, Route, SecretVersion
@@ -36,6 +32,10 @@ from penstock.events.event import CloudEvent
 from penstock.observability.trace import configure
 from penstock.oidc.tokens import AccountTokens
 from penstock.web.tls_clients import ClientCertificate
+from tests.certificate_files import authority, client_of
+from tests.unit.dispatcher.dispatcher_double import Node, Topic, Written
+from tests.unit.dispatcher.secrets_double import Kubernetes
+from tests.unit.dispatcher.virtual_time import in_virtual_time, turns
 
 OLD, NEW = "whsec_" + base64.b64encode(b"o" * 24).decode(), "whsec_" + base64.b64encode(b"n" * 64).decode()
 ROUTE = Route(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from dispatcher_double import Node, Topic, Written
-from virtual_time import in_virtual_time
-
 from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing
 from penstock.contract.routes import Delivery, Endpoint, Route
@@ -16,6 +13,8 @@ from penstock.dispatcher.delivery.attempt import AttemptResult
 from penstock.dispatcher.delivery.decision import DONE, Dropped, Retry, Verdict
 from penstock.dispatcher.delivery.standing import NUMBERS_SECONDS, ROUTES_PER_SECOND, TaskStandings
 from penstock.dispatcher.http.outcome import Outcome
+from tests.unit.dispatcher.dispatcher_double import Node, Topic, Written
+from tests.unit.dispatcher.virtual_time import in_virtual_time
 
 URL = "http://s/"
 GOOD = AttemptResult(Verdict(Outcome.DELIVERED, 202), URL, 0.01)

@@ -9,9 +9,6 @@ import msgspec
 import pytest
 import structlog.testing
 import uvloop
-from dispatcher_double import Topic
-from secrets_double import Kubernetes
-from virtual_time import in_virtual_time
 
 from penstock.contract import records as headers
 from penstock.contract.routes import Delivery, Endpoint, Route
@@ -26,6 +23,9 @@ from penstock.kafka.reports import Reporter
 from penstock.observability.instruments import REGISTRY, write_metrics
 from penstock.observability.metrics import DATA_UNREAD
 from penstock.settings import Settings
+from tests.unit.dispatcher.dispatcher_double import Topic
+from tests.unit.dispatcher.secrets_double import Kubernetes
+from tests.unit.dispatcher.virtual_time import in_virtual_time
 
 ROUTE = Route("r", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/"))
 

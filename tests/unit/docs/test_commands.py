@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command_lines import misunderstood
+from tests.command_lines import misunderstood
 
 ROOT = Path(__file__).parents[3]
 PAGES = [

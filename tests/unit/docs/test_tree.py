@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import sharing
+from tests import sharing
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "src" / "penstock"

@@ -8,9 +8,9 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
 from penstock.contract.routes import Route
 from penstock.engine.topics.sizing import PartitionStanding, keeps_order, obstacles
+from tests.examples import examples
 
 ORDERED = Route("o", "Trigger", "ns", "ordered", "t", ordering="key")
 LOOSE = Route("l", "Trigger", "ns", "loose", "t")

@@ -8,11 +8,11 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
 from penstock.events import http
 from penstock.events import kafka_binding as kafka
 from penstock.events.attributes import check_event
 from penstock.events.event import MalformedEvent
+from tests.examples import examples
 
 header_names = st.sampled_from(
     [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 
-from event_strategies import events
 from hypothesis import given
 
 from penstock.events import http
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
+from tests.unit.events.event_strategies import events
 
 
 def without_encoding(received: CloudEvent, sent: CloudEvent) -> CloudEvent:

@@ -25,7 +25,7 @@ from penstock.history.writer.plan import WriterPace
 from penstock.history.writer.stored_table import Conflict, Range
 from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings
-from written import KeptRecords, attempt, event, write
+from tests.written import KeptRecords, attempt, event, write
 
 A_DAY_MS = 86_400_000
 

@@ -14,7 +14,7 @@ from penstock.history.schema.columns import ATTEMPTS, EVENTS, HistoryProblem
 from penstock.history.schema.rows import event_row
 from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings
-from written import NOON, attempt, event, write
+from tests.written import NOON, attempt, event, write
 
 
 @pytest.fixture

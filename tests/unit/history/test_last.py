@@ -14,7 +14,7 @@ from penstock.history.reader.questions import EventFilter
 from penstock.history.schema.columns import EVENTS
 from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings
-from written import KeptRecords, event, write
+from tests.written import KeptRecords, event, write
 
 
 class Counted(KeptRecords):

@@ -18,7 +18,7 @@ from penstock.history.writer.stored_table import LostRecords, Range, next_ranges
 from penstock.history.writer.upkeep import MANY_SMALL, MIB, DataFile, TableUpkeep, plan, plan_ahead, removed_soon
 from penstock.kafka.topic_ends import Retained
 from penstock.settings import Settings
-from written import NOON, event, write
+from tests.written import NOON, event, write
 
 SETTINGS = Settings(retention_mib=2048, retention_hours=168)
 TODAY = date(2026, 11, 17)

@@ -12,7 +12,7 @@ from penstock.history.reader.history import History
 from penstock.history.reader.questions import DeadLetterFilter, EventFilter, NamedRoute, Position
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, HistoryProblem
 from penstock.settings import Settings
-from written import KeptRecords, NoKafka, attempt, event, write
+from tests.written import KeptRecords, NoKafka, attempt, event, write
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 Ask = Callable[..., History]

@@ -8,12 +8,12 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ingress_requests import EVENT, Client
 
-from examples import examples
 from penstock.events.attributes import ATTRIBUTES_BYTES
 from penstock.ingress.request import Request
 from penstock.kafka.events import NoRoom, NotStored, RecordTooLarge
+from tests.examples import examples
+from tests.unit.ingress.ingress_requests import EVENT, Client
 
 BATCH = {"content-type": "application/cloudevents-batch+json"}
 MEMBERS = {"specversion": "1.0", "id": "1", "source": "/here", "type": "made.up"}

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from ingress_requests import EVENT, Client, head
 
-from hostile_clients import SMUGGLING, allow_files, answer_to, bounded, codes
 from penstock.ingress import connection, server
 from penstock.ingress.server import IngressServer
 from penstock.runtime.sockets import bound_socket
 from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
+from tests.hostile_clients import SMUGGLING, allow_files, answer_to, bounded, codes
+from tests.unit.ingress.ingress_requests import EVENT, Client, head
 
 HALF_OPEN = 1000
 SMALL = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}

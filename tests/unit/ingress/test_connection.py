@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ingress_requests import EVENT, Client, Wire, head, responses
 
 from penstock.ingress.connection import (
     BODY_SECONDS,
@@ -22,6 +21,7 @@ from penstock.ingress.connection import (
 from penstock.ingress.server import LOOK_SECONDS, MOST_REFUSALS, IngressServer
 from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
+from tests.unit.ingress.ingress_requests import EVENT, Client, Wire, head, responses
 
 
 def posted(ident: str, body: bytes = b"", **more: str) -> bytes:

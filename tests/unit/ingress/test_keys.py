@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from ingress_requests import EVENT, TARGETS, Client, head, responses
 
 from penstock.contract.routes import Target
 from penstock.ingress.authorization import Door, KeyRecogniser, digest_of
 from penstock.ingress.targets import TargetTable
 from penstock.resources.api_keys import ANNOTATION, StoredKey, annotation_of, stored_keys, with_keys
+from tests.unit.ingress.ingress_requests import EVENT, TARGETS, Client, head, responses
 
 NOW = 1_800_000_000.0
 BROKER = TARGETS[0]

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from ingress_requests import EVENT, Client
 
 from penstock.contract.routes import Access, Policy, Target
 from penstock.ingress import responses
@@ -15,6 +14,7 @@ from penstock.ingress.request import Request, Sender
 from penstock.ingress.responses import Response
 from penstock.ingress.targets import Addressee, TargetTable
 from penstock.resources.eventpolicy import names
+from tests.unit.ingress.ingress_requests import EVENT, Client
 
 TILL = "system:serviceaccount:shop:till"
 STRANGER = "system:serviceaccount:elsewhere:till"

@@ -13,7 +13,6 @@ from typing import Literal
 
 import pytest
 import uvloop
-from ingress_requests import EVENT, Client, head
 
 from penstock.contract.routes import Target
 from penstock.ingress.server import IngressServer
@@ -22,6 +21,7 @@ from penstock.runtime.sockets import bound_socket
 from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 from penstock.web.tls_server import SPAN, ServerTls
+from tests.unit.ingress.ingress_requests import EVENT, Client, head
 
 LIMIT = 60.0
 REQUEST = head({**EVENT, "Host": "h", "Content-Length": "0"})

@@ -8,7 +8,6 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from ingress_requests import EVENT, TARGETS, Client, Response
 from jwt.algorithms import ECAlgorithm
 
 from penstock.contract.routes import Access, Target
@@ -17,6 +16,7 @@ from penstock.ingress.targets import TargetTable
 from penstock.ingress.token_authentication import TokenRecogniser
 from penstock.oidc.issuers import Fetched, Issuers, read_keys
 from penstock.oidc.verifier import Verifier
+from tests.unit.ingress.ingress_requests import EVENT, TARGETS, Client, Response
 
 ISSUER, AUDIENCE = "https://issuer", "eventing.knative.dev/broker/shop/orders"
 TILL = "system:serviceaccount:shop:till"

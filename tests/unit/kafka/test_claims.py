@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
 from penstock.contract.claims import ClaimRecord, Ledger
 from penstock.kafka import claims
 from penstock.kafka.claims import Claimant, Write
+from tests.examples import examples
 
 TICK = 0.25
 MESSAGE_SECONDS = 10.0

@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
-from kafka_doubles import MessageDouble
 
 from penstock.contract.routes import Record, Target, Version, encode, key_of
 from penstock.contract.snapshot import Snapshot
 from penstock.kafka import clients
 from penstock.kafka.table import ASK_SECONDS, UNSURE_SECONDS, SnapshotFollower, TableFollower
 from penstock.settings import Settings
+from tests.unit.kafka.kafka_doubles import MessageDouble
 
 END = MessageDouble(problem=KafkaError(KafkaError._PARTITION_EOF))
 

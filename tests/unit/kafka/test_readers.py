@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from kafka_doubles import BatchConsumerDouble, ConsumerDouble, MessageDouble
 from structlog.testing import capture_logs
 
 from penstock.contract.records import Unreadable
@@ -19,6 +18,7 @@ from penstock.kafka.table import TableFollower
 from penstock.kafka.tail import Decoder, TailReader
 from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
+from tests.unit.kafka.kafka_doubles import BatchConsumerDouble, ConsumerDouble, MessageDouble
 
 GONE = KafkaException(KafkaError(KafkaError._FATAL))
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
 from penstock.dispatcher import secrets as secret_requests
 from penstock.dispatcher.secrets import NoSecret, SecretPlace, SecretRequests
 from penstock.kube.client import AsyncClient, Client
@@ -26,6 +25,7 @@ from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.processes.environment import ConfigError
+from tests.examples import examples
 
 URL = "http://127.0.0.1:1"
 CONFIG = config_of(URL, token="t")

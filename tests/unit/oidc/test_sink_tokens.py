@@ -6,7 +6,6 @@ import asyncio
 import time
 
 import pytest
-from oidc_world import AUDIENCE, TILL, World
 
 from penstock.controllers.sinks import requests
 from penstock.controllers.sinks.requests import SinkTokens
@@ -14,6 +13,7 @@ from penstock.oidc import issuers
 from penstock.oidc.verifier import TokenRefused
 from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
+from tests.unit.oidc.oidc_world import AUDIENCE, TILL, World
 
 
 async def test_the_first_token_waits_for_the_keys_of_its_issuer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from oidc_world import AUDIENCE, CURVE, NEXT_CURVE, NOW, OTHER, RSA, TILL, World, listed
 
 from penstock.oidc import issuers as issuers_module
 from penstock.oidc.issuers import REFETCH_SECONDS, read_keys
 from penstock.oidc.verifier import LONGEST_TOKEN, SKEW_SECONDS, TokenRefused
+from tests.unit.oidc.oidc_world import AUDIENCE, CURVE, NEXT_CURVE, NOW, OTHER, RSA, TILL, World, listed
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from certificate_files import authority, client_of
 from penstock.resources.conditions import false, true
 from penstock.resources.delivery import CLIENT_CERTIFICATE, SIGN_WITH, RouteOptions, check_options
 from penstock.resources.secrets import (
@@ -27,6 +26,7 @@ from penstock.resources.secrets import (
     signing_keys,
 )
 from penstock.web.certificates import KeyPair
+from tests.certificate_files import authority, client_of
 
 GOOD = b"whsec_" + base64.b64encode(b"s" * 32)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from generations_double import QueryDouble
-
 from penstock.contract.routes import Route
 from penstock.router.generations.generations import Generation
 from penstock.router.generations.positions import LostRange, StartOffsets
 from penstock.router.reports import REASONS_BYTES, Announcements, shortened
+from tests.unit.router.generations_double import QueryDouble
 
 
 class ReporterDouble:

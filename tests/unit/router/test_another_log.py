@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from generations_double import Scene
 
 from penstock.contract import records
 from penstock.contract.event_log import AnotherLog, identity
 from penstock.contract.routes import Route
 from penstock.kafka.topic_ends import Retained
+from tests.unit.router.generations_double import Scene
 
 ROUTE = Route(uid="r", kind="Trigger", namespace="n", name="r", target="t", attributes={"type": "x"}, start=(1,))
 ADOPT = "penstock topics --adopt-events"

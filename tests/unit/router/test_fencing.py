@@ -7,12 +7,9 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from generations_double import NEVER, Noted, Scene
 from hypothesis import example, given
 from hypothesis import strategies as st
-from zombies import Driver, World
 
-from examples import examples
 from penstock.contract import generations as contract
 from penstock.contract.generations import LivePoint
 from penstock.contract.routes import Route
@@ -21,6 +18,9 @@ from penstock.kafka.topic_ends import Retained
 from penstock.router.generations.fencing import ENOUGH_RECORDS, Fencing, LookBack, look_back
 from penstock.router.generations.generations import StandsStill
 from penstock.router.matched_record import MatchedRecord, decode
+from tests.examples import examples
+from tests.unit.router.generations_double import NEVER, Noted, Scene
+from tests.unit.router.zombies import Driver, World
 
 ROUTE = Route(uid="r", kind="Trigger", namespace="n", name="r", target="t", attributes={"type": "x"}, start=(1,))
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from generations_double import NEVER, Scene
 
 from penstock.contract.routes import Delivery, Endpoint, Replay, Route
 from penstock.contract.snapshot import Snapshot
@@ -20,6 +19,7 @@ from penstock.router.generations.generations import (
 from penstock.router.generations.positions import LostRange, StartOffsets
 from penstock.router.plan.route_index import RouteTable
 from penstock.router.plan.unplannable import AGAIN_SECONDS
+from tests.unit.router.generations_double import NEVER, Scene
 
 ROUTE = Route(
     uid="r", kind="Trigger", namespace="default", name="r", target="t", attributes={"type": "x"}, start=(1, 2)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from generations_double import Scene
 
 from penstock.contract.routes import Route
 from penstock.kafka.topic_ends import Retained
 from penstock.router.watchdogs import TooFewSlots, least, shortage
 from penstock.settings import Settings
+from tests.unit.router.generations_double import Scene
 
 SETTINGS = Settings(partitions=4, dispatchers=1)
 

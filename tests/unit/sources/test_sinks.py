@@ -7,14 +7,14 @@ import contextlib
 
 import pytest
 
-from certificate_files import authority
 from penstock.contract.names import Location, NothingThere
 from penstock.destinations import Destinations
 from penstock.events.event import CloudEvent
 from penstock.resources.destinations import ResolvedAddress
 from penstock.settings import Settings
 from penstock.sources.deliveries import NotAccepted, Sinks
-from tls_sink import served
+from tests.certificate_files import authority
+from tests.tls_sink import served
 
 EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"x")
 

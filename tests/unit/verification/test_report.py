@@ -23,7 +23,7 @@ from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 from penstock.verification.report import VerifyReport
 from penstock.verification.run import Question, verify
-from written import NOON, KeptRecords, NoKafka, attempt, event, write
+from tests.written import NOON, KeptRecords, NoKafka, attempt, event, write
 
 HOUR = timedelta(hours=1)
 NOON_UTC = datetime.fromtimestamp(NOON / 1000, UTC)

@@ -10,9 +10,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_pods import MadeUpPods, Names
 
-from examples import examples
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs
 from penstock.resources.pod_rules import LONGEST_SUBDOMAIN
@@ -26,6 +24,8 @@ from penstock.workloads.processes import volumes
 from penstock.workloads.processes import volumes as files
 from penstock.workloads.processes.environment import ConfigError
 from penstock.workloads.processes.node_context import NodeContext
+from tests.examples import examples
+from tests.unit.workloads.made_up_pods import MadeUpPods, Names
 
 OUTSIDE = ("..", ".", "", "/etc", "../x", "a/b", "../../../../pki", "a\0b", "a" * 256, "\ud800")
 NOTHING = cast(Any, None)

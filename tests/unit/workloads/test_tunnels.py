@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from certificate_files import authority
 from penstock.contract.names import Location, NameTable
 from penstock.contract.routes import ServiceName
 from penstock.workloads import proxy as http_proxy
 from penstock.workloads.tunnels import Tunnels
-from tls_sink import served
+from tests.certificate_files import authority
+from tests.tls_sink import served
 
 OWN = authority("own")
 NAME = "sink.ns.svc.cluster.local"
