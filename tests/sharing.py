@@ -43,7 +43,7 @@ GROUPS = {
     "tests/integration/engine/test_given_kafka.py": "given Kafka",
     "tests/integration/kafka/*": "kafka",
     "tests/integration/workloads/*": "workloads",
-    "tests/integration/engine/test_jar_cache.py": "jar cache",
+    "tests/integration/engine/test_jars.py": "jars",
     "tests/integration/controllers/*": "controllers",
     "tests/integration/engine/test_topics_command.py": "topics command",
 }
