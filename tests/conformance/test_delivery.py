@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.conformance.world import QUIET_SECONDS, Answer, Manifest, Sink, World, binary, reply
-from tests.running import eventually
+from tests.waiting import eventually
 
 FAST = {"retry": 2, "backoffPolicy": "linear", "backoffDelay": "PT0.1S"}
 LETTERS = {"deadLetterSink": {"uri": "{sinks}/letters"}}

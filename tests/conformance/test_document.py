@@ -19,7 +19,8 @@ import pytest
 from penstock.conformance.catalog import NAMESPACE, find
 from penstock.conformance.judging import judge, read
 from tests.conformance.world import Sinks
-from tests.running import Stack, eventually, kubectl_program
+from tests.running import Stack, kubectl_program
+from tests.waiting import eventually
 
 FOLDER = Path(__file__).parents[2] / "conformance"
 FILES = "control-plane/event-delivery"

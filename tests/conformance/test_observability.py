@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.conformance.world import Answer, World, binary, reply, request
-from tests.running import eventually
+from tests.waiting import eventually
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

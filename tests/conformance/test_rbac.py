@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from tests.conformance.world import Sink, World, binary
-from tests.running import eventually
+from tests.waiting import eventually
 
 RBAC = "rbac.authorization.k8s.io/v1"
 VERBS = ["get", "list", "create", "update", "patch", "delete"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.on_kubernetes.both_apis import Asked
 from tests.on_kubernetes.scenarios import DIFFERENT, SCENARIOS
-from tests.running import eventually
+from tests.waiting import eventually
 
 DIFFERENCES = Path(__file__).parents[2] / "docs" / "knative-users.md"
 AGE = re.compile(r"\b\d+(s|m|m\d+s)\b")

@@ -17,7 +17,7 @@ from penstock.engine.ports import free_ports
 from penstock.install import access
 from penstock.kafka.clients import embedded_conf
 from penstock.settings import Settings
-from tests.running import eventually
+from tests.waiting import eventually
 from tools.cluster.kubernetes import RealApi
 
 Obj = dict[str, Any]

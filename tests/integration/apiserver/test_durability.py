@@ -8,7 +8,8 @@ import threading
 import time
 from pathlib import Path
 
-from tests.integration.apiserver.api_process import eventually, started
+from tests.integration.apiserver.api_process import started
+from tests.waiting import eventually
 
 PATH = "/api/v1/namespaces/default/configmaps"
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.apiserver.protobuf.messages import RUNTIME, kind_message, message
-from tests.integration.apiserver.api_process import Server, eventually
+from tests.integration.apiserver.api_process import Server
+from tests.waiting import eventually
 
 EVENTING = "/apis/eventing.knative.dev/v1"
 PROTOBUF = "application/vnd.kubernetes.protobuf"

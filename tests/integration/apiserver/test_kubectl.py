@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import yaml
 
-from tests.integration.apiserver.api_process import Server, eventually
+from tests.integration.apiserver.api_process import Server
+from tests.waiting import eventually
 
 Kubectl = Callable[..., str]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import kubernetes
 
-from tests.integration.apiserver.api_process import Server, eventually
+from tests.integration.apiserver.api_process import Server
+from tests.waiting import eventually
 
 OFFICIAL: Any = kubernetes
 """The client library, whose annotations are incomplete."""

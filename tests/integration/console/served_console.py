@@ -23,7 +23,7 @@ from penstock.kafka.ranges import LogRecord
 from penstock.operations.cluster_api import Resource
 from penstock.runtime.sockets import bound_socket
 from penstock.settings import Settings
-from tests.running import eventually
+from tests.waiting import eventually
 from tests.written import KeptRecords, attempt, event
 
 Obj = dict[str, Any]

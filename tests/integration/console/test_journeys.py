@@ -6,7 +6,7 @@ import pytest
 
 from tests.console_journey import Journey, Subscriber
 from tests.integration.console.served_console import ServedConsole
-from tests.running import eventually
+from tests.waiting import eventually
 
 PAGES = ("/events", "/events/0/60", "/events/0/61", "/events/live", "/deadletters", "/playground?filter=type+%3D")
 

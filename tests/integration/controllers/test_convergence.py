@@ -16,7 +16,8 @@ from penstock.contract.routes import VERSION_KEY, Route, decode
 from penstock.kube.kinds import BROKER, CHANNEL, IN_MEMORY_CHANNEL, SERVICE, SUBSCRIPTION, TRIGGER, Kind
 from penstock.settings import Settings
 from tests.integration.controllers.control_plane import Cluster, DataPlaneStandIn, Restartable
-from tests.running import eventually, kafka_access, read_to_end
+from tests.running import kafka_access, read_to_end
+from tests.waiting import eventually
 
 SINK = {"uri": "http://127.0.0.1:9/"}
 SERVICE_REF = {"apiVersion": "v1", "kind": "Service", "name": "sink"}

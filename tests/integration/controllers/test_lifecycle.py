@@ -19,7 +19,7 @@ from penstock.kube.kinds import (
 )
 from penstock.settings import Settings
 from tests.integration.controllers.control_plane import Cluster, DataPlaneStandIn
-from tests.running import eventually
+from tests.waiting import eventually
 
 SINK = {"uri": "http://127.0.0.1:9/"}
 CHANNEL_REF = {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel"}

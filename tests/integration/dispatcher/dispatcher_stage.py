@@ -240,11 +240,3 @@ class Stage:
 def _note(offsets: list[int], error: KafkaError | None, message: Message) -> None:
     assert error is None, error
     offsets.append(int(message.offset() or 0))
-
-
-async def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Waits for a condition; fails with what was awaited."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        await asyncio.sleep(0.02)

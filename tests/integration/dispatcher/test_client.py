@@ -20,8 +20,8 @@ from penstock.dispatcher.http.connection import NoAnswer, NoConnection, Subscrib
 from penstock.dispatcher.http.outcome import Withheld
 from penstock.runtime.tasks import Owner
 from penstock.settings import DestinationLists, Settings
-from tests.integration.dispatcher.dispatcher_stage import until
 from tests.running import held_ports
+from tests.waiting import until
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 RULES = {"confined": DestinationLists.model_validate({"deny": ["127.0.0.0/8"]})}

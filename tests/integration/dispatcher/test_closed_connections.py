@@ -21,8 +21,8 @@ from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import ClosedUnanswered, NoAnswer, NoConnection, ResetUnanswered
 from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
-from tests.integration.dispatcher.dispatcher_stage import until
 from tests.running import held_ports
+from tests.waiting import until
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 LARGE = b"x" * 8_000_000

@@ -14,7 +14,8 @@ import msgspec
 from penstock.contract import topics
 from penstock.contract.reports import Ack, SeenType, decode
 from penstock.contract.routes import Delivery, Endpoint, ServiceName, Target
-from tests.integration.dispatcher.dispatcher_stage import OK, TRACE, Stage, Subscribe, until
+from tests.integration.dispatcher.dispatcher_stage import OK, TRACE, Stage, Subscribe
+from tests.waiting import until
 
 EVENT_ANSWER = {"ce-specversion": "1.0", "ce-id": "r1", "ce-source": "/reply", "ce-type": "reply"}
 BUSY_SECONDS = 5.0

@@ -27,8 +27,9 @@ from penstock.contract import topics
 from penstock.contract.reports import Loss, decode
 from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName
 from penstock.dispatcher.cursors.cursor_store import Fenced
-from tests.integration.dispatcher.dispatcher_stage import OK, Stage, Subscribe, until
+from tests.integration.dispatcher.dispatcher_stage import OK, Stage, Subscribe
 from tests.running import kafka_access
+from tests.waiting import until
 from tools.chaos.victims import alive
 
 HUGE = 100 * 1024 * 1024

@@ -28,8 +28,9 @@ from penstock.history.schema.columns import DAY, EVENTS, VERSION, VERSION_ID
 from penstock.history.schema.rows import event_row
 from penstock.kafka.ranges import RangeReader
 from penstock.settings import Settings
-from tests.integration.dispatcher.dispatcher_stage import Headers, Stage, Subscribe, Subscriber, until
+from tests.integration.dispatcher.dispatcher_stage import Headers, Stage, Subscribe, Subscriber
 from tests.running import kafka_access, running_kafka, with_held_ports
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars

@@ -11,7 +11,8 @@ import pytest
 from penstock.contract import topics
 from penstock.kafka.transactions import load_partition
 from penstock.settings import Settings
-from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe, until
+from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe
+from tests.waiting import until
 from tools.cluster.kafka import running_cluster
 
 if TYPE_CHECKING:

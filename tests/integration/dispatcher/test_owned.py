@@ -10,7 +10,8 @@ import pytest
 from penstock.contract import topics
 from penstock.dispatcher.cursors.partition import PartitionCursors
 from penstock.dispatcher.dispatcher import Dispatcher
-from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe, until
+from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe
+from tests.waiting import until
 
 BAD = b'"bad"'
 

@@ -15,8 +15,9 @@ from confluent_kafka import Producer
 from penstock.contract import topics
 from penstock.contract.routes import Delivery, Route
 from penstock.settings import Settings
-from tests.integration.dispatcher.dispatcher_stage import OK, Headers, Request, Stage, Subscribe, until
+from tests.integration.dispatcher.dispatcher_stage import OK, Headers, Request, Stage, Subscribe
 from tests.running import kafka_access, running_kafka, with_held_ports
+from tests.waiting import until
 
 if TYPE_CHECKING:
     import pytest

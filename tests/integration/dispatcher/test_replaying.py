@@ -20,8 +20,9 @@ from penstock.history.schema import arrow
 from penstock.history.schema.columns import DAY, EVENTS, VERSION, VERSION_ID
 from penstock.history.schema.rows import event_row
 from penstock.kafka.ranges import RangeReader
-from tests.integration.dispatcher.dispatcher_stage import OK, Request, Stage, Subscribe, until
+from tests.integration.dispatcher.dispatcher_stage import OK, Request, Stage, Subscribe
 from tests.running import kafka_access
+from tests.waiting import until
 
 _NUMBERS = itertools.count(1)
 SLOW_SECONDS = 60

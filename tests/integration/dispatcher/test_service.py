@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from penstock.dispatcher.service import DispatcherService
-from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe, until
+from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,9 @@ import time
 from collections import Counter
 
 from penstock.contract.routes import Delivery, Endpoint, Route
-from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe, Subscriber, until
+from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe, Subscriber
 from tests.running import held_ports
+from tests.waiting import until
 
 
 async def test_every_event_has_its_attempts_and_reaches_the_dead_letter_sink(

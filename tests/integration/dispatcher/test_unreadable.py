@@ -10,8 +10,9 @@ from structlog.testing import capture_logs
 
 from penstock.contract import topics
 from penstock.dispatcher.cursors.cursor_store import CursorStore, Entry, cursor_key, payload_key, tail_key
-from tests.integration.dispatcher.dispatcher_stage import Headers, Stage, Subscribe, until
+from tests.integration.dispatcher.dispatcher_stage import Headers, Stage, Subscribe
 from tests.running import kafka_access
+from tests.waiting import until
 
 GARBAGE = [
     (topics.CURSORS, b"\xff/0", b"{}"),

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.running import Stack, eventually, held_ports
+from tests.running import Stack, held_ports
+from tests.waiting import eventually
 
 PAGE = (Path(__file__).parents[3] / "docs" / "getting-started.md").read_text()
 

@@ -18,7 +18,8 @@ import psutil
 import pytest
 
 from penstock.engine.jars import Jars
-from tests.running import Stack, eventually, start_stack, stop_process
+from tests.running import Stack, start_stack, stop_process
+from tests.waiting import eventually
 from tools.cluster.kafka import KafkaCluster, make_authority, running_cluster
 
 pytestmark = pytest.mark.long

@@ -15,6 +15,7 @@ from penstock.engine.history.scheduler import HistoryKeeper
 from penstock.engine.processes.supervisor import Watch
 from penstock.history.writer.plan import Urgency
 from penstock.settings import Settings
+from tests.waiting import until
 
 SAY = (
     "import json,os,sys; said=lambda name: sys.argv[sys.argv.index(name)+1]; "
@@ -70,14 +71,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keepers, "RETRY_SECONDS", (0.05,))
 
 
-async def until(keeper: Trial, enough: str) -> None:
+async def run_until(keeper: Trial, enough: str) -> None:
     """Runs the keeper until an expression over it is true."""
     stopping, ready = asyncio.Event(), asyncio.Event()
     ready.set()
     running = asyncio.create_task(keeper.run(stopping, ready))
-    async with asyncio.timeout(60):
-        while not eval(enough, {"keeper": keeper}):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: eval(enough, {"keeper": keeper}))
     stopping.set()
     await running
 
@@ -85,7 +84,7 @@ async def until(keeper: Trial, enough: str) -> None:
 async def test_it_writes_when_it_is_time_and_rests_otherwise(tmp_path: Path) -> None:
     done = 'os.write(fd, json.dumps({"event": "status", "records": 7, "how": how}).encode() + b"\\n")'
     keeper = Trial(tmp_path, done, ["rest", "write", "rest"])
-    await until(keeper, "keeper.told.states[-3:] == ['resting', 'writing', 'resting']")
+    await run_until(keeper, "keeper.told.states[-3:] == ['resting', 'writing', 'resting']")
     assert keeper.told.watches["history"].details == {"records": 7, "how": "write"}
     assert keeper.told.watches["history"].child is None
     assert (keeper.runs, keeper.told.remarks) == (1, [])
@@ -94,14 +93,14 @@ async def test_it_writes_when_it_is_time_and_rests_otherwise(tmp_path: Path) -> 
 async def test_it_writes_when_somebody_asks(tmp_path: Path) -> None:
     keeper = Trial(tmp_path, "", [])
     (tmp_path / REQUEST).touch()
-    await until(keeper, "keeper.runs == 1 and keeper.told.states[-1] == 'resting'")
+    await run_until(keeper, "keeper.runs == 1 and keeper.told.states[-1] == 'resting'")
     assert not (tmp_path / REQUEST).exists()
 
 
 async def test_a_failure_is_told_once_and_tried_again(tmp_path: Path) -> None:
     fails = 'os.write(fd, json.dumps({"event": "fail", "reason": "no room"}).encode() + b"\\n"); sys.exit(1)'
     keeper = Trial(tmp_path, fails, ["write"] * 50)
-    await until(keeper, "'history' in keeper.told.watches and keeper.told.watches['history'].restarts >= 3")
+    await run_until(keeper, "'history' in keeper.told.watches and keeper.told.watches['history'].restarts >= 3")
     (remark,) = keeper.told.remarks
     assert "no room" in remark
     assert "Delivery goes on" in remark
@@ -111,7 +110,7 @@ async def test_it_goes_on_when_what_was_wrong_is_mended(tmp_path: Path) -> None:
     fails = 'os.write(fd, json.dumps({"event": "fail", "reason": "the disk is full"}).encode() + b"\\n"), sys.exit(1)'
     once = f"path = {str(tmp_path / 'tried')!r}; mended = os.path.exists(path); open(path, 'w').close(); "
     keeper = Trial(tmp_path, f"{once} mended or ({fails})", ["write"] * 50)
-    await until(keeper, "keeper.told.states[:5] == ['resting', *['writing', 'resting'] * 2]")
+    await run_until(keeper, "keeper.told.states[:5] == ['resting', *['writing', 'resting'] * 2]")
     assert set(keeper.told.problems) == {"the disk is full"}
     assert "problem" not in keeper.told.watches["history"].details
 
@@ -119,7 +118,7 @@ async def test_it_goes_on_when_what_was_wrong_is_mended(tmp_path: Path) -> None:
 async def test_what_is_not_in_the_tables_is_told(tmp_path: Path) -> None:
     said = '[{"event": "status", "begun_anew": "events"}, {"event": "status", "table": "events", "lost": 3}]'
     keeper = Trial(tmp_path, f"[os.write(fd, json.dumps(one).encode() + b'\\n') for one in {said}]", ["write"])
-    await until(keeper, "keeper.told.states[-3:] == ['resting', 'writing', 'resting']")
+    await run_until(keeper, "keeper.told.states[-3:] == ['resting', 'writing', 'resting']")
     gone, lost = keeper.told.remarks
     assert gone.startswith("written before and gone: events")
     assert lost.startswith("Kafka removed 3 records")
@@ -128,7 +127,7 @@ async def test_what_is_not_in_the_tables_is_told(tmp_path: Path) -> None:
 async def test_it_hurries_before_retention_takes_something(tmp_path: Path) -> None:
     slow = "__import__('time').sleep(600 if how == 'write' else 0)"
     keeper = Trial(tmp_path, slow, ["write", "rest", "hurry"])
-    await until(keeper, "keeper.runs == 2 and keeper.told.states[-1] == 'resting'")
+    await run_until(keeper, "keeper.runs == 2 and keeper.told.states[-1] == 'resting'")
     assert "full priority" in keeper.told.remarks[0]
 
 
@@ -136,7 +135,7 @@ async def test_a_writer_with_time_is_asked_to_rest_no_more_before_it_has_to_hurr
     asked = f"os.path.exists({str(tmp_path / REQUEST)!r})"
     waits = f"[__import__('time').sleep(0.01) for _ in iter(lambda: how != 'leisure' or {asked}, True)]"
     keeper = Trial(tmp_path, waits, ["leisure", "leisure", "write"])
-    await until(keeper, "keeper.told.states == ['resting', *['writing', 'resting'] * 2]")
+    await run_until(keeper, "keeper.told.states == ['resting', *['writing', 'resting'] * 2]")
     assert (keeper.runs, keeper.told.remarks) == (2, []), "it ends by itself, and what came meanwhile is written too"
 
 
@@ -144,12 +143,12 @@ async def test_a_writer_that_need_not_hurry_any_more_is_told(tmp_path: Path) -> 
     told = "import signal; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); "
     begun = 'os.write(fd, json.dumps({"event": "ready"}).encode() + b"\\n"); signal.pause()'
     keeper = Trial(tmp_path, told + begun, ["hurry", "leisure", "hurry", "write", "leisure", "leisure"])
-    await until(keeper, "keeper.told.states == ['resting', 'writing', 'resting']")
+    await run_until(keeper, "keeper.told.states == ['resting', 'writing', 'resting']")
     assert (keeper.runs, keeper.told.problems, keeper.looked) == (1, [], 6)
 
 
 async def test_a_stop_does_not_wait_for_the_writer(tmp_path: Path) -> None:
     keeper = Trial(tmp_path, "__import__('time').sleep(600)", ["write"])
-    await until(keeper, "keeper.told.states[-1:] == ['writing']")
+    await run_until(keeper, "keeper.told.states[-1:] == ['writing']")
     assert keeper.told.watches["history"].child is None
     assert keeper.told.remarks == []

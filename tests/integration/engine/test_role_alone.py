@@ -18,7 +18,8 @@ import pytest
 from penstock.controllers import lease
 from penstock.controllers.lease import LeaseClaim, MayNot
 from penstock.settings import Settings
-from tests.running import eventually, held_ports
+from tests.running import held_ports
+from tests.waiting import eventually
 from tools.cluster.processes import tied
 
 

@@ -11,7 +11,8 @@ import urllib.request
 from pathlib import Path
 
 from penstock.engine.datadir import OWN
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:

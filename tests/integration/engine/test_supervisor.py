@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ import pytest
 from penstock.engine.processes.restarts import Patience
 from penstock.engine.processes.supervisor import Component, Supervisor, Watch
 from penstock.runtime.errors import Problem
-from tests.running import eventually
+from tests.waiting import eventually, until
 from tools.chaos.victims import alive
 
 ACTOR = Path(__file__).with_name("actor.py")
@@ -91,7 +90,7 @@ async def test_an_early_component_is_released_when_what_it_needs_is_ready(tmp_pa
         actor(tmp_path, "early", needs=("base",), early=True, stage=1),
     ]
     async with supervised(tmp_path, components, Notes()):
-        await _until(lambda: "released early" in journal(tmp_path))
+        await until(lambda: "released early" in journal(tmp_path))
     done = journal(tmp_path)
     assert done.index("started early") < done.index("ready base") < done.index("released early")
 
@@ -105,7 +104,7 @@ async def test_a_killed_child_is_started_again(tmp_path: Path, victim: str) -> N
         before = watch.child
         assert before is not None
         os.kill(before.pid, signal.SIGKILL)
-        await _until(lambda: watch.restarts == 1 and watch.state == "ready")
+        await until(lambda: watch.restarts == 1 and watch.state == "ready")
         assert watch.child is not None
         assert watch.child.pid != before.pid
         others = [one for name, one in supervisor.watches.items() if name != victim]
@@ -139,7 +138,7 @@ async def test_one_that_keeps_dying_is_tried_on_and_the_others_are_left_alone(tm
     components = [actor(tmp_path, "ingress"), actor(tmp_path, "pipeline", part="short-lived")]
     async with supervised(tmp_path, components, notes) as (supervisor, task):
         given_up = "pipeline pipeline ended 3 times, the last time because: ended with exit code 4. The others go on; "
-        await _until(lambda: sum(remark.startswith(given_up) for remark in notes.remarks) >= 2, 120)
+        await until(lambda: sum(remark.startswith(given_up) for remark in notes.remarks) >= 2, seconds=120)
         assert not task.done()
         ingress = supervisor.watches["ingress"]
         assert (ingress.state, ingress.restarts) == ("ready", 0)
@@ -161,12 +160,12 @@ async def test_one_that_cannot_be_started_for_a_while_ends_nothing_and_the_recor
         full.set()
         assert kafka.child is not None
         kafka.child.kill()
-        await _until(lambda: sum("trying it again" in remark for remark in notes.remarks) >= 2, 60)
+        await until(lambda: sum("trying it again" in remark for remark in notes.remarks) >= 2, seconds=60)
         assert "No space left on device" in kafka.details["problem"]
         assert "make room" in kafka.details["problem"]
         assert not task.done()
         full.clear()
-        await _until(lambda: kafka.state == "ready", 60)
+        await until(lambda: kafka.state == "ready", seconds=60)
         assert "problem" not in kafka.details
         assert supervisor.watches["ingress"].restarts == 0
 
@@ -197,13 +196,13 @@ async def test_a_program_that_does_not_speak_is_ready_when_its_probe_says_so(tmp
         return ["/bin/sh", "-c", f"echo up; touch {tmp_path}/up; exec sleep 300"]
 
     async def probe() -> dict[str, Any]:
-        await _until((tmp_path / "up").exists)
+        await until((tmp_path / "up").exists)
         return {"address": "nowhere"}
 
     async with supervised(tmp_path, [Component("mute", command, probe=probe)], Notes()) as (supervisor, _):
         watch = supervisor.watches["mute"]
         assert watch.details == {"address": "nowhere"}
-        await _until(lambda: list(watch.log.last) == ["up"])
+        await until(lambda: list(watch.log.last) == ["up"])
 
 
 SUPERVISING = """
@@ -238,10 +237,3 @@ def test_children_end_when_the_supervisor_is_killed(tmp_path: Path) -> None:
         supervisor.wait()
     psutil.wait_procs(children, timeout=60)
     assert not [process.cmdline() for process in children if alive(process)]
-
-
-async def _until(look: Any, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.02)

@@ -23,7 +23,7 @@ from penstock.engine.topics import setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.clients import topic_name
 from penstock.settings import Settings
-from tests.running import eventually
+from tests.waiting import eventually
 from tools.cluster.kafka import KafkaCluster, running_cluster
 
 pytestmark = pytest.mark.long

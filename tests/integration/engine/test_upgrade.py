@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from tests import wheels
-from tests.running import Stack, eventually, start_stack, stop_process
+from tests.running import Stack, start_stack, stop_process
 from tests.subscribers import Subscribers, listening
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
 

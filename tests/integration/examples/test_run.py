@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -17,7 +17,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.running import Stack, eventually, held_ports
+from tests.running import Stack, held_ports
+from tests.waiting import eventually
 
 RECEIVER = Path(__file__).parents[3] / "examples" / "security" / "signed_receiver.py"
 NAMESPACE = "signed"

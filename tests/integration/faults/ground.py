@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from tests.integration.faults.producer import Producer, Subscriber
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 from tools.chaos import victims
 from tools.chaos.checker import Lost
 from tools.chaos.trail import trails

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import eventually
+from tests.waiting import eventually
 from tools.chaos import disks
 
 LACKING = disks.missing()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.faults.ground import RECOVERY_SECONDS, Ground, process
 from tests.integration.faults.producer import Producer
-from tests.running import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.long
 

@@ -17,7 +17,8 @@ from penstock.contract import topics
 from penstock.kafka.table import SnapshotFollower
 from tests.integration.faults.ground import TRIGGER, WARNING_SECONDS, Ground, process
 from tests.integration.faults.producer import Producer, Subscriber
-from tests.running import Stack, eventually, kafka_access
+from tests.running import Stack, kafka_access
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.long
 

@@ -18,7 +18,8 @@ from penstock.history.reader.history import History
 from penstock.kafka.ranges import RangeReader
 from tests.integration.faults.ground import RECOVERY_SECONDS, TRIGGER, Ground, process
 from tests.integration.faults.producer import Producer, Subscriber
-from tests.running import Stack, eventually, kafka_access, read_to_end
+from tests.running import Stack, kafka_access, read_to_end
+from tests.waiting import eventually
 from tools.chaos.plan import DISPATCHER_WORKER
 
 pytestmark = pytest.mark.long

@@ -10,7 +10,8 @@ import pytest
 
 from tests.integration.faults.ground import RECOVERY_SECONDS, Ground, process, ready
 from tests.integration.faults.producer import Producer
-from tests.running import eventually, start_stack
+from tests.running import start_stack
+from tests.waiting import eventually
 from tools.chaos import victims
 from tools.chaos.plan import COMPONENTS, DISPATCHER_WORKER, SPARK_JVM
 

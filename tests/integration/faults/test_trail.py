@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.faults.ground import Ground
 from tests.integration.faults.producer import Producer
-from tests.running import eventually
+from tests.waiting import eventually
 from tools.chaos.checker import Lost
 from tools.chaos.trail import trails
 

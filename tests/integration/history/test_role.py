@@ -20,7 +20,7 @@ from penstock.kafka.ranges import RangeReader
 from penstock.kafka.topic_ends import KafkaAway
 from penstock.settings import Settings
 from tests.integration.history.topics_of_test import send_attempts, send_events
-from tests.running import eventually
+from tests.waiting import eventually
 from tools.cluster.processes import tied
 
 pytestmark = pytest.mark.long

@@ -25,7 +25,7 @@ from penstock.kafka.clients import portable
 from penstock.kafka.ranges import RangeReader, RecordsGone
 from penstock.settings import Settings
 from tests.integration.history.topics_of_test import remove_records, send_attempts, send_events
-from tests.running import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

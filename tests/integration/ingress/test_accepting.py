@@ -20,7 +20,7 @@ from tests.integration.ingress.ingress_processes import (
     stored,
     stored_events,
 )
-from tests.running import eventually
+from tests.waiting import eventually
 
 
 def test_an_event_is_durable_when_it_is_answered(ingress: IngressProcess) -> None:

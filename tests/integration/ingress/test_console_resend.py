@@ -30,7 +30,8 @@ from penstock.ingress.authorization import digest_of
 from penstock.operations.login_link import token_in
 from penstock.settings import Settings
 from tests.integration.ingress.ingress_processes import KEY, ingress_process, publish, stored
-from tests.running import eventually, running_kafka, with_held_ports
+from tests.running import running_kafka, with_held_ports
+from tests.waiting import eventually
 
 AUDIENCE = "eventing.knative.dev/broker/shop/orders"
 TILL = "system:serviceaccount:shop:till"

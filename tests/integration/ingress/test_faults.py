@@ -19,7 +19,8 @@ import pytest
 from penstock.engine import jars
 from penstock.settings import Settings
 from tests.integration.ingress.ingress_processes import EVENT, first_snapshot, ingress_process, publish, stored_ids
-from tests.running import eventually, held_ports, running_kafka, with_held_ports
+from tests.running import held_ports, running_kafka, with_held_ports
+from tests.waiting import eventually
 
 
 class Load:

@@ -12,7 +12,8 @@ import yaml
 
 from tests.integration.isolation.shop_pods import Pods
 from tests.integration.isolation.tenants import BANK, PRIVATE, SHOP, Caller, Listener, path_of
-from tests.running import Stack, eventually, start_stack, stop_process
+from tests.running import Stack, start_stack, stop_process
+from tests.waiting import eventually
 
 HERE = Path(__file__).parent
 DEVELOPER = HERE.parents[2] / "examples" / "access" / "developer.yaml"

@@ -15,7 +15,8 @@ from starlette.routing import Route
 from penstock.console.app import application
 from penstock.console.console import Console
 from tests.integration.isolation.tenants import BANK, PRIVATE, SHOP, Answer, Caller, Listener, objects_in
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 OF_EVERYBODY = ("/login", "/logout", "/healthz", "/static")
 MEANT = {

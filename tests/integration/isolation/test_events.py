@@ -17,7 +17,8 @@ import pytest
 
 from tests.integration.isolation.shop_pods import Pods, pod, sender, shell
 from tests.integration.isolation.tenants import BANK, PRIVATE, SHOP, Answer, Caller, Listener, Obj, path_of
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 EVENTING, MESSAGING, ALPHA = "eventing.knative.dev/v1", "messaging.knative.dev/v1", "eventing.knative.dev/v1alpha1"
 FEATURES = "/api/v1/namespaces/knative-eventing/configmaps/config-features"

@@ -11,7 +11,8 @@ import pytest
 
 from tests.integration.isolation.shop_pods import Pods, container, is_settled, pod, sender, shell, variables
 from tests.integration.isolation.tenants import PRIVATE, SHOP, Answer, Caller, Listener, Obj, objects_in, path_of
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 CONTENT = "written-from-outside"
 MARKER = "only-for-the-machine"

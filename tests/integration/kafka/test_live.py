@@ -7,7 +7,8 @@ from confluent_kafka import Producer
 from penstock.contract import topics
 from penstock.kafka.live import following
 from penstock.settings import Settings
-from tests.running import eventually, kafka_access
+from tests.running import kafka_access
+from tests.waiting import eventually
 
 
 def test_after_leaving_out_it_goes_on_with_what_comes_then(kafka: Settings) -> None:

@@ -19,7 +19,8 @@ from penstock.engine import embedded_kafka
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.routes import RoutesTopic
 from penstock.settings import Settings
-from tests.running import eventually, read_to_end, running_kafka, with_held_ports
+from tests.running import read_to_end, running_kafka, with_held_ports
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars

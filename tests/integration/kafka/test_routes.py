@@ -17,7 +17,8 @@ from penstock.kafka.reports import Reporter
 from penstock.kafka.routes import NotTaken, PublisherSuperseded, RoutesTopic
 from penstock.kafka.table import SnapshotFollower, TableFollower
 from penstock.settings import Settings
-from tests.running import eventually, kafka_access
+from tests.running import kafka_access
+from tests.waiting import eventually
 
 TARGET = Target("log-room", "Broker", "ns", "b")
 GARBAGE = {b"\xfe": b"{}", b"route/garbage": b"\xff", b"target/log-room": b"[]", b"version": b'{"version": -1}'}

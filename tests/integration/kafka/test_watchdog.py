@@ -16,7 +16,8 @@ from penstock.kafka.table import TableFollower
 from penstock.kafka.watchdog import EXIT_CODE, LOOKS, Watchdog
 from penstock.settings import Settings
 from tests.integration.kafka.nameless_kafka import NamelessKafka
-from tests.running import eventually, kafka_access
+from tests.running import kafka_access
+from tests.waiting import eventually
 
 EVERY = 0.1
 BLIND = '{"name": "rdkafka#consumer-1", "brokers": {"GroupCoordinator": {"source": "logical"}}}'

@@ -12,7 +12,8 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 NAMESPACE = "console"
 TRIGGER = f"/routes/trigger/{NAMESPACE}/seen"

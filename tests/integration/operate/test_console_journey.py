@@ -11,7 +11,8 @@ import pytest
 
 from tests import browser
 from tests.console_journey import Journey, Subscriber
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 NAMESPACE = "journey"
 

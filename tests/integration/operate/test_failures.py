@@ -11,7 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.running import Stack, eventually, held_ports
+from tests.running import Stack, held_ports
+from tests.waiting import eventually
 
 NAMESPACE = "operate"
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import Stack, eventually, held_ports
+from tests.running import Stack, held_ports
+from tests.waiting import eventually
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tutorial-failures.md").read_text()
 NAMESPACE = "tutorial"

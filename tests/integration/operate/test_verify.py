@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.running import Stack, eventually
+from tests.running import Stack
 from tests.subscribers import Subscribers, listening
+from tests.waiting import eventually
 
 NAMESPACE = "verify"
 EVENTS = 12

@@ -12,7 +12,7 @@ from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 from tests.integration.router.router_stage import Stage, trigger
 from tests.integration.router.test_live import StartRouter
-from tests.running import eventually
+from tests.waiting import eventually
 
 
 @pytest.mark.timeout(400)

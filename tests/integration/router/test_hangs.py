@@ -21,7 +21,7 @@ from penstock.router.service import RouterHangs, RouterService
 from penstock.runtime.lifecycle import EXIT_CODE
 from penstock.settings import Settings
 from tests.integration.router.router_stage import Stage, steady_load, trigger
-from tests.running import eventually
+from tests.waiting import eventually
 from tools.chaos.victims import alive
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import pytest
 from penstock.router.service import RouterService
 from penstock.settings import Settings
 from tests.integration.router.router_stage import Stage, trigger, wait_for_version
-from tests.running import eventually, running_kafka, with_held_ports
+from tests.running import running_kafka, with_held_ports
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars

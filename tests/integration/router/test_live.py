@@ -15,7 +15,7 @@ from penstock.contract.routes import Endpoint, Route
 from penstock.router.service import RouterService
 from penstock.settings import Settings
 from tests.integration.router.router_stage import Stage, newest_ack, steady_load, trigger, wait_for_version
-from tests.running import eventually
+from tests.waiting import eventually
 
 StartRouter = Callable[[Settings], RouterService]
 

@@ -11,7 +11,7 @@ from penstock.router.plan import routing
 from penstock.router.service import RouterService
 from penstock.settings import Settings
 from tests.integration.router.router_stage import Stage, trigger
-from tests.running import eventually
+from tests.waiting import eventually
 
 StartRouter = Callable[[Settings], RouterService]
 

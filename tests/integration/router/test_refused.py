@@ -14,7 +14,7 @@ from penstock.filters.walk import MAX_TERMS
 from penstock.router.plan import matching
 from tests.integration.router.router_stage import Stage, newest_ack, trigger, wait_for_version
 from tests.integration.router.test_live import StartRouter
-from tests.running import eventually
+from tests.waiting import eventually
 
 ENORMOUS = " OR ".join(f"LENGTH(type) > {number}" for number in range(MAX_TERMS // 4 + 1))
 IMPOSSIBLE = "LENGTH(type) > 12345"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.router.service import RouterService
 from penstock.settings import Settings
 from tests.integration.router.router_stage import Stage, steady_load, trigger
-from tests.running import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

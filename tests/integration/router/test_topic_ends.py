@@ -10,7 +10,7 @@ from penstock.contract import records, topics
 from penstock.kafka.topic_ends import AT_ONCE, KafkaAway, Retained, TopicEnds
 from penstock.router.matched_record import MatchedRecord, decode
 from tests.integration.router.router_stage import Stage
-from tests.running import eventually
+from tests.waiting import eventually
 
 
 def _ends(tail: TopicEnds[MatchedRecord]) -> list[Retained] | None:

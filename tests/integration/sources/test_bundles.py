@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.certificate_files import authority
-from tests.running import Stack, eventually
+from tests.running import Stack
 from tests.tls_sink import TlsSink, served
+from tests.waiting import eventually
 
 NAMESPACE = "bundles"
 OWN = authority("bundled")

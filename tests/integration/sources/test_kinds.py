@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 NAMESPACE = "sources"
 SINK = "ref: {apiVersion: eventing.knative.dev/v1, kind: Broker, name: default}"

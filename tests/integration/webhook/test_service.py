@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from penstock.webhook import certificates
 from penstock.webhook import service as paths
 from penstock.webhook import service as webhook
 from tests.running import with_held_ports
+from tests.waiting import until
 
 SECONDS = 60.0
 BROKER: Obj = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "b", "namespace": "n"}}
@@ -62,12 +63,6 @@ async def running(run: Run, settings: Settings) -> AsyncIterator[str]:
     finally:
         component.cancel()
         await asyncio.gather(component, return_exceptions=True)
-
-
-async def until(look: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not await look():  # noqa: ASYNC110  # what is waited for has no event
-            await asyncio.sleep(0.02)
 
 
 def review(obj: Obj) -> Obj:

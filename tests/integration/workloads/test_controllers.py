@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 NAMESPACE = "batch"
 DEPLOYMENT = """

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 NAMESPACE = "guarded"
 FEATURES = ("authentication-oidc", "enabled"), ("transport-encryption", "strict")

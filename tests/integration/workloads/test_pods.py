@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.workloads.pod_cluster import Cluster
-from tests.running import eventually
+from tests.waiting import eventually
 
 RECEIVER = {"EVENT_GENERATORS": "receiver", "EVENT_LOGS": "logger,recorder"}
 SENDER = {"EVENT_GENERATORS": "sender", "EVENT_LOGS": "logger,recorder", "DELAY": "0", "PERIOD": "50ms"}

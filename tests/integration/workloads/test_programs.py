@@ -16,7 +16,7 @@ import psutil
 from penstock.workloads.processes.node_context import can_mount
 from penstock.workloads.processes.process import MARK
 from tests.integration.workloads.pod_cluster import Cluster
-from tests.running import eventually
+from tests.waiting import eventually
 
 SHELL = "test/shell:1"
 

@@ -30,7 +30,7 @@ from penstock.workloads.pods.actor_process import ActorServices
 from penstock.workloads.pods.addresses import PodAddress, claim
 from penstock.workloads.pods.preparation import Node, Preparation
 from penstock.workloads.processes.node_context import NodeContext
-from tests.running import eventually
+from tests.waiting import eventually
 
 EXPRESSION = '{"specversion": "1.0", "id": id, "source": source, "type": "changed"}'
 EVENT = '{"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}'

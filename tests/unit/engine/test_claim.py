@@ -12,6 +12,7 @@ from penstock.engine.roles.claim import holding
 from penstock.runtime.errors import Problem
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
+from tests.waiting import until
 
 SETTINGS = Settings(kafka="k:1")
 
@@ -43,12 +44,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[ClaimDouble]:
     return found
 
 
-async def _until(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not look():  # noqa: ASYNC110  # what is looked at announces nothing
-            await asyncio.sleep(0)
-
-
 async def test_one_that_stands_by_says_so_until_it_has_the_role_and_gives_it_back(made: list[ClaimDouble]) -> None:
     lifecycle, seen = Lifecycle(), list[int | None]()
 
@@ -58,7 +53,7 @@ async def test_one_that_stands_by_says_so_until_it_has_the_role_and_gives_it_bac
             assert not made[0].released
 
     working = asyncio.create_task(work())
-    await _until(lambda: lifecycle.stands_by)
+    await until(lambda: lifecycle.stands_by, every=0)
     assert lifecycle.unready() is None
     made[0].had.set_result(7)
     await working
@@ -85,7 +80,7 @@ async def test_a_claim_that_cannot_be_made_ends_the_role(
             raise AssertionError("it has no role")
 
     working = asyncio.create_task(work())
-    await _until(lambda: bool(made) and lifecycle.stands_by)
+    await until(lambda: bool(made) and lifecycle.stands_by, every=0)
     made[0].had.set_exception(Problem("The Lease cannot be used."))
     with pytest.raises(Problem, match="The Lease cannot be used"):
         await working

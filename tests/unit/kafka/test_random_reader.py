@@ -19,6 +19,7 @@ from penstock.kafka.random_reader import NotReadNow, RandomReader
 from penstock.kafka.tail import Decoder
 from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
+from tests.waiting import until
 
 RECORDS = 1000
 """In each partition."""
@@ -111,12 +112,6 @@ def readers() -> int:
     return sum("random reader" in thread.name for thread in threading.enumerate())
 
 
-async def until_consumers(topic: Topic, wanted: int) -> None:
-    async with asyncio.timeout(10):
-        while (topic.consumers, readers()) != (wanted, wanted):  # noqa: ASYNC110  # threads tell nobody
-            await asyncio.sleep(0.001)
-
-
 async def test_a_partition_that_does_not_answer_keeps_no_other_waiting(
     topic: Topic, reader: RandomReader[Record]
 ) -> None:
@@ -156,11 +151,11 @@ async def test_one_thread_is_enough_again_when_all_answer(topic: Topic, reader: 
     assert (readers(), topic.consumers) == (1, 1)
     topic.silent.update({1, 2})
     stuck = [asyncio.create_task(reader.chunk(partition, 0, 3)) for partition in (1, 2)]
-    await until_consumers(topic, 3)
+    await until(lambda: (topic.consumers, readers()) == (3, 3), seconds=10, every=0.001)
     topic.silent.clear()
     for one in stuck:
         assert offsets((await one).records) == [0, 1, 2]
-    await until_consumers(topic, 1)
+    await until(lambda: (topic.consumers, readers()) == (1, 1), seconds=10, every=0.001)
     assert offsets((await reader.chunk(1, 7, 9)).records) == [7, 8]
     assert readers() == 1
 
@@ -173,4 +168,4 @@ async def test_without_requests_there_is_no_client(
     monkeypatch.setattr(random_reader, "LOOK_SECONDS", 0.01)
     for _ in range(3):
         assert offsets((await reader.chunk(0, 7, 9)).records) == [7, 8]
-        await until_consumers(topic, 0)
+        await until(lambda: (topic.consumers, readers()) == (0, 0), seconds=10, every=0.001)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -16,6 +16,7 @@ from penstock.kafka import clients
 from penstock.kafka.table import ASK_SECONDS, UNSURE_SECONDS, SnapshotFollower, TableFollower
 from penstock.settings import Settings
 from tests.unit.kafka.kafka_doubles import MessageDouble
+from tests.waiting import eventually
 
 END = MessageDouble(problem=KafkaError(KafkaError._PARTITION_EOF))
 
@@ -95,13 +96,6 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> CompactedTopic:
     return made
 
 
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def broker(name: str) -> Target:
     return Target(name, "Broker", "shop", name, (f"/shop/{name}",))
 
@@ -120,10 +114,10 @@ class Following:
         self._failures: list[BaseException] = []
         self.follower = SnapshotFollower(Settings(), self.seen.append, self._failures.append, clock=lambda: topic.now)
         self.follower.start()
-        until(self.follower.caught_up.is_set)
+        eventually(self.follower.caught_up.is_set, 10, every=0.001)
 
     def until_version(self, version: int) -> set[str]:
-        until(lambda: self.seen and self.seen[-1].version == version)
+        eventually(lambda: self.seen and self.seen[-1].version == version, 10, every=0.001)
         return set(self.seen[-1].targets)
 
     def end(self) -> None:
@@ -185,7 +179,7 @@ class Table:
             clock=lambda: topic.now,
         )
         self.follower.start()
-        until(lambda: self.ends)
+        eventually(lambda: self.ends, 10, every=0.001)
 
     def _apply(self, key: str, value: bytes | None) -> None:
         self.values.pop(key, None)
@@ -224,14 +218,14 @@ def test_what_was_deleted_while_a_follower_was_away_for_long_is_handed_over_as_d
     topic: CompactedTopic, table: Table
 ) -> None:
     lose_sight(topic, 7200)
-    until(lambda: table.ends == 2)
+    eventually(lambda: table.ends == 2, 10, every=0.001)
     assert table.values == {"ack/router": b"2", "standing/new": b"1"}
     assert (table.agains, topic.beginnings) == (1, 2)
 
 
 def test_a_short_absence_needs_no_other_reading(topic: CompactedTopic, table: Table) -> None:
     lose_sight(topic, UNSURE_SECONDS - 1)
-    until(lambda: table.values.get("ack/router") == b"2")
+    eventually(lambda: table.values.get("ack/router") == b"2", 10, every=0.001)
     assert (set(table.values), topic.beginnings) == ({"ack/router", "standing/new"}, 1)
 
 
@@ -239,10 +233,10 @@ def test_a_topic_in_which_nothing_happens_is_not_read_again_because_of_that(
     topic: CompactedTopic, table: Table
 ) -> None:
     topic.write(("ack/router", b"2"))
-    until(lambda: table.values["ack/router"] == b"2")
+    eventually(lambda: table.values["ack/router"] == b"2", 10, every=0.001)
     for questions in range(1, 20):
         topic.now += ASK_SECONDS + 1
-        until(partial(topic.was_asked, questions))
+        eventually(partial(topic.was_asked, questions), 10, every=0.001)
     topic.write(("ack/router", b"3"))
-    until(lambda: table.values["ack/router"] == b"3")
+    eventually(lambda: table.values["ack/router"] == b"3", 10, every=0.001)
     assert topic.beginnings == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from penstock.sources import pings as runner_module
 from penstock.sources.deliveries import NotAccepted
 from penstock.sources.pings import Agenda, Ping, PingRunner, event_at
 from penstock.sources.ticks import MOST_COUNTED, Changes, Missed, Noted, TickNotes, due_between
+from tests.waiting import until
 
 NOON = 1_767_268_800
 """2026-01-01T12:00:00Z."""
@@ -84,7 +85,7 @@ class World:
         """The clock goes on, and the loop has looked at it."""
         self.now += seconds
         self.runner._wake.set()
-        await self.until(self._settled)
+        await until(self._settled, every=0.002)
 
     def _settled(self) -> bool:
         """Nothing is due, and everything is written down."""
@@ -94,11 +95,6 @@ class World:
             and not self.runner._unwritten
             and (writing is None or writing.done())
         )
-
-    async def until(self, look: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not look():  # noqa: ASYNC110  # what is waited for has no event
-                await asyncio.sleep(0.002)
 
 
 @pytest.fixture
@@ -178,18 +174,18 @@ async def test_every_tick_is_fired_once(world: World) -> None:
     assert world.sink.taken == []
     for _ in range(3):
         await world.pass_time(60)
-    await world.until(lambda: len(world.sink.taken) == 3)
+    await until(lambda: len(world.sink.taken) == 3, every=0.002)
     assert world.sink.times == ["12:01:00", "12:02:00", "12:03:00"]
 
 
 async def test_a_restart_neither_repeats_nor_skips_a_tick(world: World) -> None:
     world.start(ping())
     await world.pass_time(60)
-    await world.until(lambda: len(world.sink.taken) == 1)
+    await until(lambda: len(world.sink.taken) == 1, every=0.002)
     await world.stop()
     world.now += 65
     world.start(ping())
-    await world.until(lambda: len(world.sink.taken) == 2)
+    await until(lambda: len(world.sink.taken) == 2, every=0.002)
     await world.pass_time(1)
     assert world.sink.times == ["12:01:00", "12:02:00"]
     assert world.missed == []
@@ -201,7 +197,7 @@ async def test_ticks_of_a_long_absence_are_told_not_fired(world: World) -> None:
     await world.stop()
     world.now += 3 * 3600 + 1800
     world.start(ping(schedule="0 * * * *"))
-    await world.until(lambda: bool(world.missed))
+    await until(lambda: bool(world.missed), every=0.002)
     assert world.missed == [Missed(3, NOON + 3600, NOON + 3 * 3600)]
     assert world.sink.taken == []
 
@@ -210,13 +206,13 @@ async def test_a_tick_waits_for_its_sink_even_over_a_restart(world: World) -> No
     world.sink.refuses = True
     world.start(ping())
     await world.pass_time(60)
-    await world.until(lambda: world.sink.refusals > 3)
+    await until(lambda: world.sink.refusals > 3, every=0.002)
     assert (world.runner.trouble("u1") or "").endswith("503")
     await world.stop()
     world.now += 7200
     world.sink.refuses = False
     world.start(ping())
-    await world.until(lambda: "12:01:00" in world.sink.times)
+    await until(lambda: "12:01:00" in world.sink.times, every=0.002)
     assert [str(missed.count) for missed in world.missed] == ["118"]
     assert world.sink.times[0] == "12:01:00"
 
@@ -225,9 +221,9 @@ async def test_a_sink_that_takes_events_again_is_no_trouble_any_more(world: Worl
     world.sink.refuses = True
     world.start(ping())
     await world.pass_time(60)
-    await world.until(lambda: bool(world.told))
+    await until(lambda: bool(world.told), every=0.002)
     world.sink.refuses = False
-    await world.until(lambda: world.told[-1] is None)
+    await until(lambda: world.told[-1] is None, every=0.002)
     assert world.sink.times == ["12:01:00"]
 
 
@@ -247,7 +243,7 @@ async def test_a_changed_schedule_counts_from_its_change(world: World) -> None:
     await world.pass_time(1800)
     world.runner.put(ping(schedule="45 * * * *"))
     await world.pass_time(1800)
-    await world.until(lambda: world.sink.times == ["12:45:00"] or bool(world.missed))
+    await until(lambda: world.sink.times == ["12:45:00"] or bool(world.missed), every=0.002)
     assert world.missed == [Missed(1, NOON + 2700, NOON + 2700)]
 
 
@@ -256,7 +252,7 @@ async def test_what_is_paused_or_removed_does_not_fire(world: World) -> None:
     world.runner.pause("a")
     world.runner.remove("b")
     await world.pass_time(60)
-    await world.until(lambda: bool(world.sink.taken))
+    await until(lambda: bool(world.sink.taken), every=0.002)
     await world.pass_time(1)
     assert [event.id for event in world.sink.taken] == [event_at(ping("c"), NOON + 60).id]
 
@@ -269,8 +265,8 @@ async def test_a_sink_that_takes_nothing_does_not_fill_the_memory(
     world.start(ping())
     for _ in range(4):
         await world.pass_time(60)
-        await world.until(lambda: world.runner._unwritten.settled == {})
-    await world.until(lambda: len(world.missed) == 2)
+        await until(lambda: world.runner._unwritten.settled == {}, every=0.002)
+    await until(lambda: len(world.missed) == 2, every=0.002)
     assert str(world.missed[0]).endswith("2 wait for the sink already")
     world.sink.refuses = False
-    await world.until(lambda: world.sink.times == ["12:01:00", "12:02:00"])
+    await until(lambda: world.sink.times == ["12:01:00", "12:02:00"], every=0.002)

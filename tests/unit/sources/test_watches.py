@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from penstock.sources import deliveries
 from penstock.sources.deliveries import NotAccepted
 from penstock.sources.watch_plan import KnownObjects, WatchedObjects, WatchPlan, event_of
 from penstock.sources.watches import WatchRunner
+from tests.waiting import until
 
 Obj = dict[str, Any]
 
@@ -168,12 +169,6 @@ class Cluster:
         return [f"{event.type.rpartition('.')[2]} {event.attributes['name']}" for event in self.taken]
 
 
-async def until(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not look():  # noqa: ASYNC110  # what is waited for has no event
-            await asyncio.sleep(0.002)
-
-
 @pytest.fixture
 def cluster() -> Cluster:
     return Cluster()
@@ -193,31 +188,31 @@ async def runner(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 async def test_changes_are_told_what_was_there_is_not(cluster: Cluster, runner: WatchRunner) -> None:
     cluster.objects = [pod("old")]
     runner.put(plan())
-    await until(lambda: runner.watching("u"))
+    await until(lambda: runner.watching("u"), every=0.002)
     assert cluster.changed == ["u"]
     cluster.happens(("ADDED", pod("new", 2)))
     cluster.happens(("MODIFIED", pod("old", 3)))
     cluster.happens(("DELETED", pod("new", 4)))
-    await until(lambda: cluster.told == ["add new", "update old", "delete new"])
+    await until(lambda: cluster.told == ["add new", "update old", "delete new"], every=0.002)
 
 
 async def test_a_watch_that_breaks_repeats_nothing_and_skips_nothing(cluster: Cluster, runner: WatchRunner) -> None:
     runner.put(plan())
     cluster.happens(("ADDED", pod("a", 2)))
     cluster.happens(Unavailable("connection lost"))
-    await until(lambda: cluster.told == ["add a"])
+    await until(lambda: cluster.told == ["add a"], every=0.002)
     cluster.objects = [pod("a", 2), pod("b", 3)]
     cluster.happens(Gone("too old"))
-    await until(lambda: cluster.told == ["add a", "add b"])
+    await until(lambda: cluster.told == ["add a", "add b"], every=0.002)
 
 
 async def test_a_sink_that_is_down_is_waited_for_and_told(cluster: Cluster, runner: WatchRunner) -> None:
     cluster.refuses = True
     runner.put(plan())
     cluster.happens(("ADDED", pod("a", 2)))
-    await until(lambda: runner.trouble("u") is not None)
+    await until(lambda: runner.trouble("u") is not None, every=0.002)
     cluster.refuses = False
-    await until(lambda: cluster.told == ["add a"] and runner.trouble("u") is None)
+    await until(lambda: cluster.told == ["add a"] and runner.trouble("u") is None, every=0.002)
 
 
 async def test_an_event_that_the_sink_never_takes_is_told_and_does_not_hold_the_others_up(
@@ -226,31 +221,31 @@ async def test_an_event_that_the_sink_never_takes_is_told_and_does_not_hold_the_
     cluster.too_large = "a"
     runner.put(plan())
     cluster.happens(("ADDED", pod("a", 2)))
-    await until(lambda: "too large" in (runner.trouble("u") or ""))
+    await until(lambda: "too large" in (runner.trouble("u") or ""), every=0.002)
     cluster.happens(("ADDED", pod("b", 3)))
-    await until(lambda: cluster.told == ["add b"] and runner.trouble("u") is None)
+    await until(lambda: cluster.told == ["add b"] and runner.trouble("u") is None, every=0.002)
 
 
 async def test_what_may_not_be_watched_is_told_until_it_may(cluster: Cluster, runner: WatchRunner) -> None:
     cluster.failures = [Forbidden("pods is forbidden")]
     runner.put(plan())
-    await until(lambda: runner.watching("u") and runner.problem("u") is None)
+    await until(lambda: runner.watching("u") and runner.problem("u") is None, every=0.002)
     assert len(cluster.changed) == 2
 
 
 async def test_a_kind_that_is_not_served_does_not_hold_the_others_up(cluster: Cluster, runner: WatchRunner) -> None:
     cluster.failures = [NotFound("no such kind")] * 3
     runner.put(plan())
-    await until(lambda: runner.watching("u"))
+    await until(lambda: runner.watching("u"), every=0.002)
     assert runner.problem("u") is None
 
 
 async def test_another_namespace_leaves_the_watches_of_the_others_alone(cluster: Cluster, runner: WatchRunner) -> None:
     runner.put(plan())
-    await until(lambda: runner.watching("u"))
+    await until(lambda: runner.watching("u"), every=0.002)
     runner.put(plan(namespaces=("ns", "two")))
     assert not runner.watching("u")
-    await until(lambda: runner.watching("u"))
+    await until(lambda: runner.watching("u"), every=0.002)
     assert cluster.listed == ["ns", "two"]
     runner.put(plan(namespaces=("two",)))
     assert runner.watching("u")
@@ -258,7 +253,7 @@ async def test_another_namespace_leaves_the_watches_of_the_others_alone(cluster:
 
 async def test_a_new_sink_keeps_the_watch_and_a_removed_source_has_none(cluster: Cluster, runner: WatchRunner) -> None:
     runner.put(plan())
-    await until(lambda: runner.watching("u"))
+    await until(lambda: runner.watching("u"), every=0.002)
     runner.put(plan("http://other"))
     assert runner.watching("u")
     runner.remove("u")

@@ -14,6 +14,7 @@ from penstock.workloads.pods.podstatus import Container, Running, Terminated, Wa
 from penstock.workloads.processes import probes
 from penstock.workloads.processes.environment import ConfigError
 from penstock.workloads.processes.process import CannotStart
+from tests.waiting import until
 
 SERVICE = Program("mine", ("mine",))
 
@@ -86,14 +87,6 @@ class RememberingPod:
         return [shown[type(one.state)] or one.state.reason for one in self.states]  # type: ignore[union-attr]
 
 
-async def until(look: Callable[[], Any]) -> None:
-    for _ in range(10_000):
-        if look():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("waited in vain")
-
-
 @pytest.mark.parametrize(
     ("policy", "code", "well", "shown"),
     [("Never", 0, True, "Completed"), ("OnFailure", 0, True, "Completed"), ("Never", 3, False, "Error")],
@@ -136,7 +129,7 @@ async def test_a_program_that_is_not_there(policy: str, shown: str) -> None:
 async def test_an_image_that_is_not_known_waits_for_good() -> None:
     pod = RememberingPod()
     living = asyncio.create_task(pod.life(None).run())
-    await until(lambda: len(pod.told) >= 3)
+    await until(lambda: len(pod.told) >= 3, every=0.001)
     assert (pod.reasons, living.done()) == (["ImagePullBackOff"], False)
     assert (set(pod.told), pod.pauses[:2]) == ({"Failed"}, [10, 20])
     pod.stopping.set()
@@ -147,7 +140,7 @@ async def test_a_container_is_ready_when_its_probe_says_so_and_no_longer_when_it
     pod = RememberingPod(None, answers=("not yet", None, "broken"))
     life = pod.life(readinessProbe={"tcpSocket": {"port": 80}, "periodSeconds": 0.001, "failureThreshold": 1})
     living = asyncio.create_task(life.run())
-    await until(lambda: len([one for one in pod.states if isinstance(one.state, Running)]) >= 4)
+    await until(lambda: len([one for one in pod.states if isinstance(one.state, Running)]) >= 4, every=0.001)
     ready = [one.state.ready for one in pod.states if isinstance(one.state, Running)]
     assert ready[:4] == [False, True, False, True]
     pod.stopping.set()
