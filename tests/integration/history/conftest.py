@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.kafka.clients import portable
 from tests.only_spark import only_spark
 
 if TYPE_CHECKING:
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
 
     from penstock.engine.jars import Jars
     from penstock.settings import Settings
+
+
+@pytest.fixture
+def settings(kafka: Settings, tmp_path: Path) -> Settings:
+    """A history of its own on the Kafka of all tests."""
+    return portable(kafka).model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +13,11 @@ from penstock.engine.history.writer import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
 from penstock.history.writer import upkeep
-from penstock.kafka.clients import portable
 from penstock.settings import Settings
 from tests.integration.history.topics_of_test import send_attempts, send_events
 
 KIND = "seam"
 QUESTIONS = 12
-
-
-@pytest.fixture
-def settings(kafka: Settings, tmp_path: Path) -> Settings:
-    """A history of its own on the Kafka of all tests."""
-    return portable(kafka).model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
 
 
 def test_nothing_is_missing_or_twice_while_events_come_and_are_written(

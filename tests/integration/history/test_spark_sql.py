@@ -20,7 +20,6 @@ from penstock.engine.history import spark as views
 from penstock.engine.history.writer import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
 from penstock.history.schema.columns import EVENTS, VERSION_ID, HistoryProblem
-from penstock.kafka.clients import portable
 from penstock.settings import Settings
 from tests.integration.history.topics_of_test import send_attempts, send_events
 
@@ -57,9 +56,8 @@ WRONG = {
 
 
 @pytest.fixture
-def settings(kafka: Settings, tmp_path: Path) -> Settings:
+def settings(settings: Settings) -> Settings:
     """A history of its own on the Kafka of all tests, of which the table has a half."""
-    settings = portable(kafka).model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
     ids = send_events(settings, 20, "asked")
     HistoryWriter(settings, by_arrow(settings)).write()
     send_attempts(settings, ids, broken=True)

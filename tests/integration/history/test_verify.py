@@ -6,10 +6,8 @@ import time
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import msgspec
-import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from penstock.contract import attempts, reports
@@ -20,7 +18,6 @@ from penstock.dispatcher.cursors import cursor_store
 from penstock.dispatcher.cursors.cursor import CursorRecord, Outstanding
 from penstock.dispatcher.cursors.partition import TailPosition
 from penstock.engine.history.writer import HistoryWriter, by_arrow
-from penstock.kafka.clients import portable
 from penstock.settings import Settings
 from penstock.verification.report import VerifyReport
 from penstock.verification.run import Question, verify
@@ -28,12 +25,6 @@ from tests.running import kafka_access
 
 EVENTS = 30
 FILTERS = [{"exact": {"type": "order"}}]
-
-
-@pytest.fixture
-def settings(kafka: Settings, tmp_path: Path) -> Settings:
-    """A history of its own on the Kafka of all tests."""
-    return portable(kafka).model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
 
 
 class Installation:

@@ -21,7 +21,6 @@ from penstock.history.reader.questions import EventFilter
 from penstock.history.schema import frames
 from penstock.history.schema.columns import EVENTS, VERSION_ID, HistoryProblem
 from penstock.history.writer import batches, upkeep
-from penstock.kafka.clients import portable
 from penstock.kafka.ranges import RangeReader, RecordsGone
 from penstock.settings import Settings
 from tests.integration.history.topics_of_test import remove_records, send_attempts, send_events
@@ -37,12 +36,6 @@ class Killed(RuntimeError):
 
 def nothing() -> None:
     """What happens before most commits."""
-
-
-@pytest.fixture
-def settings(kafka: Settings, tmp_path: Path) -> Settings:
-    """A history of its own on the Kafka of all tests."""
-    return portable(kafka).model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
 
 
 def counted(settings: Settings, kind: str) -> Counter[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,8 @@ from tests.unit.controllers.memory_plane import ControlPlane, Starter
 
 
 @pytest.fixture
-def settings() -> Settings:
-    return Settings(history=False)
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path, history=False)
 
 
 @pytest.fixture

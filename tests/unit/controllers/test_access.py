@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,17 +23,11 @@ from penstock.kube.kinds import (
     Kind,
     Obj,
 )
-from penstock.settings import Settings
 from tests.unit.controllers.memory_plane import ControlPlane
 
 ACCOUNT = "t-oidc-eventing.knative.dev-trigger"
 SINK = {"uri": "http://sink", "audience": "sink"}
 TILL = "system:serviceaccount:ns:till"
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(data_dir=tmp_path, history=False)
 
 
 def named(name: str, namespace: str = "ns", **body: Any) -> Obj:

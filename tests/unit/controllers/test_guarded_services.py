@@ -6,7 +6,6 @@ import gzip
 import ssl
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -58,12 +57,6 @@ class Client:
         token = {"authorization": f"Bearer {owner}"} if owner else {}
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         return await self._client.post(path, content=b"{}", headers={**EVENT, **token, **given})
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """With a data folder for an authority."""
-    return Settings(data_dir=tmp_path, history=False)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -15,7 +14,6 @@ from penstock.kube.errors import Unavailable
 from penstock.kube.kinds import EVENT_POLICY, JOB, JOB_SINK, SECRET, Key, Kind, Obj
 from penstock.oidc.verifier import TokenRefused
 from penstock.resources.jobsink import location_of
-from penstock.settings import Settings
 from tests.unit.controllers.api_double import refuse
 from tests.unit.controllers.memory_plane import ControlPlane
 
@@ -46,12 +44,6 @@ class Client:
 
     async def ask(self, path: str) -> httpx2.Response:
         return await self._client.get(path)
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """With a data folder for an authority."""
-    return Settings(data_dir=tmp_path, history=False)
 
 
 def address(plane: ControlPlane) -> Obj:

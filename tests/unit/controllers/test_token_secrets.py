@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import time
-from pathlib import Path
 from typing import Any
 
 import jwt
@@ -12,18 +11,12 @@ import pytest
 
 from penstock.kube.kinds import CONFIG_MAP, CONTAINER_SOURCE, DEPLOYMENT, SECRET, SINK_BINDING, Key, Kind, Obj
 from penstock.oidc.tokens import Issued, NoToken, TokenRequests, WantedToken, remaining
-from penstock.settings import Settings
 from tests.unit.controllers.api_double import refuse
 from tests.unit.controllers.memory_plane import ControlPlane
 
 SINK = {"uri": "https://sink", "audience": "sink"}
 NAME = "d-oidc-token"
 ACCOUNT = "d-oidc-sources.knative.dev-sinkbinding"
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(data_dir=tmp_path, history=False)
 
 
 class Issuer:
