@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 
 def eventually(look: Callable[[], Any], seconds: float = 60.0, every: float = 0.1) -> Any:
     """The first true thing that `look` returns; fails with the last thing it saw."""
@@ -22,8 +20,7 @@ def eventually(look: Callable[[], Any], seconds: float = 60.0, every: float = 0.
             seen = error
         if seen and not isinstance(seen, AssertionError):
             return seen
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {seconds:g} s in vain; last seen: {seen!r}")
+        assert time.monotonic() < deadline, f"not within {seconds:g} s; last seen: {seen!r}"
         time.sleep(every)
 
 
