@@ -61,7 +61,7 @@ async def test_what_does_not_fit_is_refused_before_anything_is_written(ingress_k
     refused = uuid.uuid4().hex
     with pytest.raises(NoRoom):
         await stored(log, record(refused), record(refused))
-    with pytest.raises(RecordTooLarge):
+    with pytest.raises(RecordTooLarge, match="3 events"):
         await stored(log, *[record(refused)] * 4)
     await waiting
     assert (log.pending, await log.close(60)) == (0, 0)

@@ -47,7 +47,7 @@ def test_who_asks_too_fast_comes_back_later_and_the_others_are_served() -> None:
     ask(fair, JOE)
     clock.now += 0.1
     ask(fair, JANE)
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match=TOO_MANY):
         ask(fair, JANE)
 
 

@@ -90,7 +90,7 @@ def test_an_update_takes_over_what_it_changes() -> None:
     after_update(live, changed, manager("edit", "Update"), CONFIG, NOW)
     owners = {share.manager.name: {shown(path) for path in share.fields} for share in shares_of(changed)}
     assert owners == {"one": {".data.b"}, "edit": {".data.a"}}
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match=r'conflict with "edit" using v1: \.data\.a'):
         apply(changed, config(a="1"), manager("one"), CONFIG, NOW, force=False)
 
 
@@ -99,7 +99,7 @@ def test_kubectl_takes_over_from_its_own_client_side_apply() -> None:
     live["metadata"]["annotations"] = {LAST_APPLIED: '{"data":{"a":"1"}}'}
     after_update(None, live, manager("kubectl-client-side-apply", "Update"), CONFIG, NOW)
     assert apply(live, config(a="2"), manager("kubectl"), CONFIG, NOW, force=False)["data"] == {"a": "2"}
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match=r'conflict with "kubectl-client-side-apply" using v1: \.data\.a'):
         apply(live, config(a="2"), manager("somebody"), CONFIG, NOW, force=False)
 
 

@@ -102,7 +102,7 @@ def test_yaml_is_read_as_json_would_be() -> None:
     text = b"a: 2020-01-01\nb: [1, 1.5, true, null]\nc: {d: 'e'}\n"
     assert parse_document(text, "application/yaml") == {"a": "2020-01-01", "b": [1, 1.5, True, None], "c": {"d": "e"}}
     for bad in (b"a: &x [1]\nb: *x\n", b"1: 2\n", b"a: !!python/name:os.system\n", b"a: [", b"a: .nan\nb: {1: 2}\n"):
-        with pytest.raises(ApiError):
+        with pytest.raises(ApiError, match="YAML"):
             parse_document(bad, "application/yaml")
 
 
@@ -126,7 +126,7 @@ def test_delete_options_come_in_the_body_or_the_query() -> None:
     assert delete_options(b"", "application/json", query) == (DeleteOptions("Orphan", 5), False)
     assert delete_options(b'{"orphanDependents":true}', "application/json", {})[0].policy == "Orphan"
     for bad in (b'{"propagationPolicy":"Never"}', b'{"gracePeriodSeconds":"soon"}'):
-        with pytest.raises(ApiError):
+        with pytest.raises(ApiError, match=r"^(propagationPolicy: Unsupported value|gracePeriodSeconds )"):
             delete_options(bad, "application/json", {})
 
 

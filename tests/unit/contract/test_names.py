@@ -37,7 +37,7 @@ def test_the_addresses_take_turns() -> None:
 def test_a_name_without_a_ready_address_refuses() -> None:
     with pytest.raises(NothingThere, match=r"sink\.ns:9000"):
         TABLE.locate("http://sink.ns:9000/")
-    with pytest.raises(NothingThere):
+    with pytest.raises(NothingThere, match=r"sink\.ns:9000"):
         TABLE.locate("https://sink.ns:9000/")
 
 

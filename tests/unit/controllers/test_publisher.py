@@ -426,7 +426,7 @@ async def test_a_control_plane_that_another_took_over_from_ends(
     monkeypatch.setattr(topic, "write", superseded)
     async with publishing(topic) as publisher:
         publisher.claim(ME, [route("a")])
-        with pytest.raises(PublisherSuperseded):
+        with pytest.raises(PublisherSuperseded, match="another control plane"):
             await asyncio.wait_for(publisher.run(), 60)
 
 

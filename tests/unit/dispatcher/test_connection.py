@@ -188,7 +188,7 @@ async def test_a_connection_whose_other_end_is_closed_ends_before_the_rest_of_a_
     peer.connection.eof_received()
     assert (peer.connection.closed, peer.wire.aborted) == (True, True)
     if answer is not None:
-        with pytest.raises(ClosedUnanswered):
+        with pytest.raises(ClosedUnanswered, match="closed"):
             await answer
 
 

@@ -154,9 +154,9 @@ async def test_what_lasts_is_what_is_young_enough_and_nothing_where_that_is_not_
 
 async def test_who_has_to_know_is_not_answered_without_the_table() -> None:
     kept = FurtherBack(Kafka(), Broken(), strict=True)
-    with pytest.raises(HistoryProblem):
+    with pytest.raises(HistoryProblem, match="newer penstock"):
         await kept.chunk(0, 3, 8)
-    with pytest.raises(HistoryProblem):
+    with pytest.raises(HistoryProblem, match="newer penstock"):
         await kept.record(0, 3)
     assert places(await kept.chunk(0, 6, 8)) == [(6, b"kafka"), (7, b"kafka")]
     kept.close()

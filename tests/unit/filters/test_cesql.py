@@ -44,7 +44,7 @@ def test_depth_is_limited_and_length_is_not() -> None:
 
 
 def test_thousands_of_digits_are_an_error_and_no_failure() -> None:
-    with pytest.raises(ParseError):
+    with pytest.raises(ParseError, match="32-bit integer"):
         parse("9" * 10_000)
     assert evaluate(parse("INT(n)"), {"n": "9" * 10_000}) == Evaluation(0, (Error.CAST,))
     assert evaluate(parse("INT(n)"), {"n": "0" * 10_000 + "7"}) == Evaluation(7)

@@ -131,7 +131,7 @@ def test_a_conflict_is_told_apart(world: World) -> None:
     world.add(1)
     late = world.table().begin([EVENTS.position(0)])
     world.write()
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="Concurrent transaction failed"):
         late.finish({EVENTS.position(0): 1})
 
 

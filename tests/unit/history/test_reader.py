@@ -195,7 +195,7 @@ def test_a_wrong_question_is_told_with_its_place(ask: Ask) -> None:
             history.sql("select nothing from events")
         with pytest.raises(HistoryProblem, match="wrong"):
             history.sql("selec 1 from events")
-        with pytest.raises(HistoryProblem):
+        with pytest.raises(HistoryProblem, match="SELECT clause without selection list"):
             history.events(EventFilter(where="1 = 1) or (select"))
 
 

@@ -104,5 +104,5 @@ def test_an_executor_starts_as_spark_asks(echoes: dict[str, str]) -> None:
 
 
 def test_an_executor_that_was_not_told_its_driver_ends(echoes: dict[str, str]) -> None:
-    with pytest.raises(subprocess.CalledProcessError):
+    with pytest.raises(subprocess.CalledProcessError, match="exit status 2"):
         entered(echoes, "executor")

@@ -137,7 +137,7 @@ async def test_single_records_of_it_are_refused_until_it_answers(topic: Topic, r
     for one in waiting:
         with pytest.raises(NotReadNow, match="partition 1 of topic does not answer"):
             await one
-    with pytest.raises(NotReadNow):
+    with pytest.raises(NotReadNow, match="partition 1 of topic"):
         await reader.record(1, 3)
     assert await reader.record(0, 3) == Record(0, 3)
     topic.silent.clear()

@@ -113,7 +113,7 @@ def test_a_record_that_was_refused_is_not_tried_again_until_it_is_smaller(produc
 
 def test_a_fenced_task_ends(producer: ProducerDouble) -> None:
     producer.fenced = True
-    with pytest.raises(Fenced):
+    with pytest.raises(Fenced, match="partition 0"):
         TransactionalPartition(Settings(), "cursors", 0).commit([entry("a", 1)], without)
 
 

@@ -103,7 +103,7 @@ async def test_without_an_answer_that_can_be_read_the_api_is_unavailable(answer:
 
 def test_an_object_that_is_not_there_is_none_for_those_who_only_look() -> None:
     assert client(always(404)).read(SECRET, DB) is None
-    with pytest.raises(Forbidden):
+    with pytest.raises(Forbidden, match="403"):
         client(always(403)).read(SECRET, DB)
 
 
@@ -159,7 +159,7 @@ async def test_an_error_within_a_watch_is_that_of_its_status() -> None:
 
 
 async def test_a_watch_that_is_cut_off_within_a_line_is_unavailable() -> None:
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match="truncated"):
         await changes_of(watching(change("ADDED", "a"), '{"type": "ADDED", "obj'))
 
 
@@ -231,7 +231,7 @@ def test_a_kubeconfig_that_is_none_is_told_as_such(content: str, tmp_path: Any) 
 
 def test_a_certificate_that_is_none_is_a_fault_of_the_configuration(tmp_path: Any) -> None:
     (tmp_path / "ca.crt").write_text("no certificate")
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="certificate"):
         Client(config_of("https://api", authority=tmp_path / "ca.crt"))
 
 

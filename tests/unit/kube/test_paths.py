@@ -143,7 +143,7 @@ async def test_every_call_has_its_path() -> None:
         ),
     ]
     for call, asked in calls:
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound, match="not found"):
             await call()
         assert server.asked.pop() == asked
     await client.close()

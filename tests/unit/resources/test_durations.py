@@ -1,6 +1,7 @@
 """ISO 8601 durations."""
 
 import contextlib
+import re
 
 import pytest
 from hypothesis import given
@@ -29,7 +30,7 @@ def test_durations_are_read(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "2s", "T2S", "PT2", "PTS", "PT1S2M", "PT1S1S", "P1D2", "PT٢S", "pt2s"])
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(NotADuration):
+    with pytest.raises(NotADuration, match=f'^"{re.escape(text)}" '):
         parse_duration(text)
 
 

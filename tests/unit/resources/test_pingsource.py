@@ -127,7 +127,7 @@ def test_an_hour_that_the_clocks_skip_has_no_ticks() -> None:
 
 def test_leap_days_come() -> None:
     assert moments("0 0 29 2 *", "2026-01-01T00:00:00+00:00", 1) == ["2028-02-29T00:00:00+00:00"]
-    with pytest.raises(BadSchedule):
+    with pytest.raises(BadSchedule, match="never fires"):
         check_fires(parse("0 0 31 4,6,9,11 *"), 0)
 
 

@@ -60,7 +60,7 @@ def test_it_is_also_seen_when_the_query_ends_meanwhile() -> None:
     scene.wrote(scene.serving.number, 0, 50)
     scene.events = [Retained(0, 20)]
     scene.generations.replace()
-    with pytest.raises(AnotherLog):
+    with pytest.raises(AnotherLog, match="partition 0 ends at 20"):
         scene.advance(1, ROUTE)
 
 

@@ -164,7 +164,7 @@ def test_going_back_to_the_routes_before_shuts_out_what_was_to_follow_and_failed
     scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, ROUTE)
     scene.delays[2, 0] = NEVER
-    with pytest.raises(StandsStill):
+    with pytest.raises(StandsStill, match=r"partitions \[0\]"):
         scene.advance(2, msgspec.structs.replace(ROUTE, attributes={"type": "y"}))
     scene.happened.clear()
     scene.advance(3, ROUTE)

@@ -86,7 +86,7 @@ async def test_a_service_over_tls_is_believed_by_its_name(destinations: Destinat
 
         async with Sinks(locate, destinations=destinations) as sinks:
             await sinks.send(ResolvedAddress(f"https://{name}/", signer.certificate.decode()), EVENT, "ns")
-            with pytest.raises(NotAccepted):
+            with pytest.raises(NotAccepted, match=r"other\.ns\.svc\.cluster\.local"):
                 await sinks.send(ResolvedAddress("https://other/", signer.certificate.decode()), EVENT, "ns")
     assert sink.types == ["t"]
 

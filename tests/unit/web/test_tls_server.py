@@ -103,7 +103,7 @@ def test_a_service_has_a_certificate_of_its_own(tmp_path: Path) -> None:
     assert is_signed_by(certificate_shown, authority)
     assert names_all(certificate_shown, [host])
     (settings.data_dir / FOLDER / "ca.key").write_bytes(b"not a key")
-    with pytest.raises(NoCertificate):
+    with pytest.raises(NoCertificate, match=r"pki/ca\.key"):
         service_certificate(settings, "others", [host], NOW)
 
 

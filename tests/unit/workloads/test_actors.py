@@ -88,7 +88,7 @@ async def test_no_file_outside_the_volumes_is_opened(volume: Path, tmp_path: Pat
     (volume.parent / "w").symlink_to(tmp_path / "pki")
     files = VolumeFiles([("/x", str(volume)), ("/y", str(volume.parent / "w"))])
     assert await files.read("/x/own") == b"own"
-    with pytest.raises(PermissionError):
+    with pytest.raises(PermissionError, match="volume"):
         await files.read(path.format(data=tmp_path))
 
 

@@ -48,7 +48,7 @@ def files_below(folder: Path) -> list[Path]:
 def test_a_path_is_below_its_folder_or_refused(tmp_path: Path, name: str) -> None:
     assert path_below(tmp_path, "a", "b") == tmp_path / "a" / "b"
     for names in ((name,), ("a", name), (name, "a")):
-        with pytest.raises(LeadsOutside):
+        with pytest.raises(LeadsOutside, match="of a file"):
             path_below(tmp_path, *names)
 
 
@@ -132,7 +132,7 @@ def test_folders_of_pods_are_below_the_data_folder(tmp_path: Path) -> None:
     assert log_folder(tmp_path, pod()) == tmp_path / "shop" / "p"
     for metadata in ({"namespace": "..", "name": "p"}, {"namespace": "shop", "name": "../../x"}):
         for folder in (NodeContext(tmp_path).folder_of, lambda one: log_folder(tmp_path, one)):
-            with pytest.raises(LeadsOutside):
+            with pytest.raises(LeadsOutside, match="of a file"):
                 folder({"metadata": metadata})
 
 
