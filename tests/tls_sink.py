@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from certificate_files import DAY
 from penstock.web.certificates import KeyPair, issue_certificate
 from penstock.web.tls_context import load_pair
+from tests.certificate_files import DAY
 
 
 class TlsSink(ThreadingHTTPServer):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sim_story import Story
+from tests.simulation.sim_story import Story
 
 FOUND: tuple[Story, ...] = ()

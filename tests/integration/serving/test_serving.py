@@ -12,12 +12,12 @@ import pytest
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from certificate_files import DAY, authority
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.runtime.sockets import bound_socket
 from penstock.web.certificates import issue_certificate
 from penstock.web.server import HttpServer, listen
 from penstock.web.tls_context import load_pair
+from tests.certificate_files import DAY, authority
 
 OWN = authority("own")
 NAME = "job-sink.knative-eventing.svc.cluster.local"

@@ -7,8 +7,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from api_double import ApiDouble, TopicDouble
-
 from penstock.contract import reports
 from penstock.contract.reports import COMPONENTS, Ack
 from penstock.contract.routes import Record
@@ -24,6 +22,7 @@ from penstock.kube.kinds import CONFIG_MAP, POD, Kind, Obj
 from penstock.resources.conditions import find
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
+from tests.unit.controllers.api_double import ApiDouble, TopicDouble
 
 
 class AcknowledgingDataPlane(DataPlane):
