@@ -18,9 +18,9 @@ from hypothesis import settings
 from tests.only_spark import only_spark
 
 if TYPE_CHECKING:
-    from penstock.engine.jars.jar_cache import Jars
     from pyspark.sql import SparkSession
 
+    from penstock.engine.jars.jar_cache import Jars
     from penstock.settings import Settings
     from tests.running import Stack
 

@@ -14,12 +14,12 @@ import pytest
 import typer
 import typer.main
 import yaml
-from penstock.cli.sending_target import token_of
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
 from penstock.cli.names import completion_of
 from penstock.cli.options import complete_namespaces
+from penstock.cli.sending_target import token_of
 from penstock.operations.installation import find
 from penstock.operations.sending import SendingAddress
 from penstock.runtime.errors import UserError

@@ -11,7 +11,6 @@ from penstock.settings import Settings
 
 if TYPE_CHECKING:
     from penstock.engine.jars.jar_cache import Jars
-
     from tests.integration.controllers.control_plane import Cluster, DataPlaneStandIn, Restartable
 
 

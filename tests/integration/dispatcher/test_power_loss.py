@@ -21,6 +21,7 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     import pytest
+
     from penstock.engine.jars.jar_cache import Jars
 
 EVENTS = 14

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from penstock.engine.jars.jar_cache import Jars
 
 from penstock.engine import embedded_kafka, java, spark_gateway
+from penstock.engine.jars.jar_cache import Jars
 from penstock.settings import Settings
 from tests.running import running_kafka, with_held_ports
 

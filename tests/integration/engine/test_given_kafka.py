@@ -16,8 +16,8 @@ from typing import Any
 
 import psutil
 import pytest
-from penstock.engine.jars.jar_cache import Jars
 
+from penstock.engine.jars.jar_cache import Jars
 from tests.running import Stack, start_stack, stop_process
 from tests.waiting import eventually
 from tools.cluster.kafka import KafkaCluster, make_authority, running_cluster

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from penstock.engine.history.progress_file import FLUSH_REQUEST
 
 from penstock.engine.history import scheduler as keepers
+from penstock.engine.history.progress_file import FLUSH_REQUEST
 from penstock.engine.history.scheduler import HistoryScheduler
 from penstock.engine.processes.supervisor import Watch
 from penstock.history.writer.plan import Urgency

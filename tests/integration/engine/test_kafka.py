@@ -12,10 +12,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ConfigResource,
     ResourceType,
 )
-from penstock.engine.jars.jar_cache import Jars
 
 from penstock.contract import topics as contract
 from penstock.engine import embedded_kafka, java
+from penstock.engine.jars.jar_cache import Jars
 from penstock.engine.topics import topic_setup
 from penstock.kafka import clients
 from penstock.kafka.clients import embedded_password_file

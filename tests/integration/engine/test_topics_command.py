@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from penstock.engine.jars.jar_cache import Jars
 
 from penstock.contract import reports, topics
 from penstock.contract.reports import Ack
 from penstock.contract.routes import Route, Target, Version, encode, key_of
+from penstock.engine.jars.jar_cache import Jars
 from penstock.engine.topics import topic_setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.clients import topic_name

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from penstock.engine.history.progress_file import request_flush
 
 from penstock.contract import topics
+from penstock.engine.history.progress_file import request_flush
 from penstock.history.reader.history import History
 from penstock.kafka.ranges import RangeReader
 from tests.integration.faults.ground import RECOVERY_SECONDS, TRIGGER, Ground, process

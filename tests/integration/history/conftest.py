@@ -12,9 +12,9 @@ from penstock.kafka.clients import portable
 from tests.only_spark import only_spark
 
 if TYPE_CHECKING:
-    from penstock.engine.jars.jar_cache import Jars
     from pyspark.sql import SparkSession
 
+    from penstock.engine.jars.jar_cache import Jars
     from penstock.settings import Settings
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from penstock.engine.history.progress_file import HistoryProgress
 
+from penstock.engine.history.progress_file import HistoryProgress
 from penstock.engine.history.writer import HistoryWriter, by_arrow, by_spark
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter

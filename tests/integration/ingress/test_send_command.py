@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from penstock.cli.sending_target import TOKEN_VARIABLE
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
+from penstock.cli.sending_target import TOKEN_VARIABLE
 from tests.integration.ingress.ingress_processes import KEY, IngressProcess, stored_ids
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -415,7 +416,7 @@ def test_names_have_a_kind_or_a_usual_one() -> None:
     assert split("greetings", "trigger") == ("trigger", "greetings")
     assert split("sub/a", "trigger") == ("subscription", "a")
     for wrong in ("pod/a", "trigger/"):
-        with pytest.raises(UserError):
+        with pytest.raises(UserError, match=re.escape(wrong)):
             split(wrong, "trigger")
 
 

@@ -152,7 +152,7 @@ def test_which_dead_letters_are_asked_for() -> None:
     assert (
         filter_of(None, None, None, None, reason=None, limit=7, now=datetime.fromtimestamp(0, UTC)).route.name is None
     )
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="'soon'"):
         filter_of(None, None, "soon", None, reason=None, limit=7, now=datetime.fromtimestamp(0, UTC))
 
 

@@ -192,7 +192,7 @@ def test_each_route_gets_a_replay_of_its_own() -> None:
     fields = [("letter", "trigger/a/one 1"), ("letter", "subscription/b/two 2"), ("letter", "trigger/a/one 3")]
     found = requests_of(fields)
     assert [(namespace, replay["spec"]["eventIds"]) for namespace, replay in found] == [("a", ["1", "3"]), ("b", ["2"])]
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="pod/a/b"):
         route_named("pod/a/b")
 
 

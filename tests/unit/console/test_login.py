@@ -13,12 +13,12 @@ import httpx2
 import jwt
 import pytest
 import yaml
-from penstock.cli.open_console import has_display
 from starlette.requests import Request
 from starlette.testclient import TestClient
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app as command
+from penstock.cli.open_console import has_display
 from penstock.console import login
 from penstock.console.console import Console, OperatorsOnly
 from penstock.console.live import stream

@@ -202,7 +202,7 @@ async def test_the_archive_stays_open_while_it_is_asked(tmp_path: Path) -> None:
     assert (await count(), len(opened)) == (2, 1)
     now[0] = 500.0
     assert (await count(), len(opened)) == (2, 2)
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="nonsense"):
         await archive.ask(lambda history: history.events(EventFilter(where="nonsense")))
     await archive.close()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.dispatcher.delivery.route_health import NUMBERS_SECONDS, ROUTES_PER_SECOND, TaskRouteHealth
-
 from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing
 from penstock.contract.routes import Delivery, Endpoint, Route
@@ -13,6 +11,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.delivery.attempt import AttemptResult
 from penstock.dispatcher.delivery.decision import DONE, Dropped, Retry, Verdict
+from penstock.dispatcher.delivery.route_health import NUMBERS_SECONDS, ROUTES_PER_SECOND, TaskRouteHealth
 from penstock.dispatcher.http.outcome import Outcome
 from tests.unit.dispatcher.dispatcher_double import Node, Topic, Written
 from tests.unit.dispatcher.virtual_time import in_virtual_time

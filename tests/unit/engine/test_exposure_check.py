@@ -42,11 +42,11 @@ def test_others_may_where_they_are_asked_who_they_are(tmp_path: Path, value: str
     if may:
         exposure_check.check(settings)
         return
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match=r"10\.1\.2\.3"):
         exposure_check.check(settings)
 
 
 def test_an_api_that_cannot_be_read_promises_nothing(tmp_path: Path) -> None:
     (tmp_path / "api.db").write_bytes(b"no database at all" * 100)
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match=r"10\.1\.2\.3"):
         exposure_check.check(Settings(data_dir=tmp_path, host="10.1.2.3"))
