@@ -31,7 +31,7 @@ from tools.chaos.results import SOAK, Step
 from tools.chaos.run import Run
 from tools.chaos.stack import NotStarted
 
-CHANGERS = 8
+CHANGERS = 12
 """Side by side: each change takes some seconds until it is Ready."""
 CHANGE_SECONDS = 1.0
 RESTART_SECONDS = 360.0
