@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -80,6 +81,14 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, co
     static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
     if (real == NULL) real = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
     if (real == NULL) real = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    struct timespec moved = until(deadline);
+    return real(condition, mutex, &moved);
+}
+
+// That of C11, by which librdkafka waits.
+int cnd_timedwait(cnd_t *condition, mtx_t *mutex, const struct timespec *deadline) {
+    static int (*real)(cnd_t *, mtx_t *, const struct timespec *);
+    if (real == NULL) real = dlsym(RTLD_NEXT, "cnd_timedwait");
     struct timespec moved = until(deadline);
     return real(condition, mutex, &moved);
 }
