@@ -95,7 +95,10 @@ class Retention(Experiment):
         filling = asyncio.create_task(_fill(run))
         deadline = clock() + REMOVAL_SECONDS
         try:
-            while any((begins := await asyncio.to_thread(log.begins))[topic] < end for topic, end in ends.items()):
+            while True:
+                begins = await asyncio.to_thread(log.begins)
+                if all(begins[topic] >= end for topic, end in ends.items()):
+                    break
                 if clock() > deadline:
                     run.problem(f"retention did not remove the events within {REMOVAL_SECONDS:g} s: {begins}, {ends}")
                     break

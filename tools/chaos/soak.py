@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import secrets
 import shutil
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 import uvloop
 
 from penstock.runtime.times import rfc3339_milli
+from tools.benchmarks import objects
 from tools.chaos import memory, plan, routes
 from tools.chaos.__main__ import conclude, perform, say
 from tools.chaos.changes import Pace
@@ -140,7 +142,7 @@ class Soak(Experiment):
             await asyncio.sleep(max(0.0, self._began + number * self._pause - clock()))
             try:
                 with run.supervisor_may_end(may=fault.victim == plan.SUPERVISOR):
-                    await run.step(f"{fault.victim}, {fault.way}", lambda fault=fault: strike(fault, run.stack))  # type: ignore[misc]
+                    await run.step(f"{fault.victim}, {fault.way}", functools.partial(strike, fault, run.stack))
             except (NotFound, NotStarted) as problem:
                 run.problem(str(problem))
                 return
@@ -159,7 +161,7 @@ class Soak(Experiment):
             expected = made.expected()
             expected.start = run.changes.lowest_number()
             manifest = made.manifest(now, time.time())
-            await run.changes.insist(lambda api, manifest=manifest: api.create([manifest], routes.NAMESPACE))
+            await run.changes.insist(functools.partial(_create, manifest))
             run.expected.append(expected)
             run.result.replays += 1
             self._replays.append(manifest)
@@ -167,7 +169,7 @@ class Soak(Experiment):
     async def _finish_replays(self, run: Run) -> None:
         deadline, left = clock() + RECOVERY_SECONDS, list(self._replays)
         while left and clock() < deadline:
-            found = [await run.changes.insist(lambda api, one=one: api.get(one, routes.NAMESPACE)) for one in left]
+            found = [await run.changes.insist(functools.partial(_get, one)) for one in left]
             for one in found:
                 if succeeded(one) is False:
                     run.problem(f"{one['metadata']['name']} did not succeed: {one['status']['conditions']}")
@@ -190,6 +192,14 @@ class Soak(Experiment):
         run.result.steps.append(Step("`penstock verify`", clock() - self._began, None, None, last))
         if process.returncode:
             run.problem(f"penstock verify ended with {process.returncode}:\n{shown.decode()}")
+
+
+def _create(obj: Obj, api: objects.Api) -> None:
+    api.create([obj], routes.NAMESPACE)
+
+
+def _get(obj: Obj, api: objects.Api) -> Obj:
+    return api.get(obj, routes.NAMESPACE)
 
 
 def main() -> int:
