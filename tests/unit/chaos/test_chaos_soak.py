@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tools.chaos.books import NEVER, Books
 from tools.chaos.checker import Era, Expected, check
 from tools.chaos.events import COMMON, LEFT, type_of
 from tools.chaos.plan import VICTIMS, Way
+from tools.chaos.receiver import Receiver, data_of, headers_of
 from tools.chaos.results import SOAK, Result, Step
 from tools.chaos.soak import CLOCKS_SECONDS, REPLAY_TARGETS, Replay, Soak, replay, restarts, succeeded
 
@@ -100,3 +103,26 @@ def test_the_report_shows_restarts_replays_and_totals(tmp_path: Path) -> None:
     assert "| 6 min | kafka, SIGTERM | 4.0 s | 5.0 s |  |" in text
     assert "| Replays | 14 |" in text
     assert "| route changes of all kinds | 2,600 |" in text
+
+
+def test_what_a_replay_delivers_is_written_down_under_its_name() -> None:
+    books, seen = Books(), []
+    number = next(n for n in range(100) if type_of(n) == COMMON)
+
+    async def deliver() -> None:
+        receiver = Receiver(books, random.Random(1), lambda name, number, at: seen.append(name))
+        await receiver.start()
+        try:
+            for extra in ({}, {"ce-penstockreplay": "replay-3"}):
+                reader, writer = await asyncio.open_connection("127.0.0.1", receiver.port)
+                headers = {**headers_of(number), **extra, "content-length": str(len(data_of(number)))}
+                lines = ["POST /ordered HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+                writer.write("\r\n".join(lines).encode() + data_of(number))
+                assert b" 202 " in await reader.readline()
+                writer.close()
+        finally:
+            receiver.close()
+
+    asyncio.run(deliver())
+    assert seen == ["ordered", "replay-3"]
+    assert (books.at("ordered").taken(str(number)), books.at("replay-3").taken(str(number))) == (1, 1)
