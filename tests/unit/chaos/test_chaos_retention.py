@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.contract.reports import Loss
 from tools.chaos.books import Books
 from tools.chaos.checker import Lost
-from tools.chaos.retention import among, by_route, taken_all_the_same
+from tools.chaos.retention import among, by_route, older, taken_all_the_same
 
 LOSSES = [Loss("uid-1", 0, 10, 19, 0.0), Loss("uid-1", 0, 30, 39, 0.0), Loss("another-stack's", 0, 0, 99, 0.0)]
 RANGES = by_route(LOSSES, {"uid-1": "held", "uid-2": "late"})
@@ -33,3 +33,10 @@ def test_what_was_reported_and_arrived_is_a_false_report() -> None:
     assert list(taken_all_the_same(books, RANGES, ids)) == [
         "1 events were reported as lost to held and reached it, such as 3"
     ]
+
+
+def test_a_new_route_is_owed_nothing_from_before_the_oldest_event_that_it_got() -> None:
+    assert older([(0, 5), (0, 9)], (0, 10))
+    assert not older([(0, 5), (0, 11)], (0, 10))
+    assert not older([], (0, 10))
+    assert not older([(0, 5)], None), "it got nothing at all"
