@@ -127,6 +127,11 @@ test-cluster: $(VENV)/.ready ## three brokers, a standalone Spark, a real kube-a
 	@$(BIN)/python -m tools.cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE)) \
 	  $(if $(IF_POSSIBLE),|| { [ $$? = 2 ] && echo "LEFT OUT: the cluster could not be tried on this machine (see above)" >&2; })
 
+.PHONY: soak
+soak: $(VENV)/.ready ## a modest load for hours while routes change, with Replays, restarts and the memory of all processes (HOURS=… or MINUTES=…; RATE=… SEED=…; PUBLISH=1 writes docs/reliability.md)
+	$(BIN)/python -m tools.chaos.soak $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(RATE),--rate $(RATE)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(PUBLISH),--publish)
+
 .PHONY: simulate
 simulate: $(VENV)/.ready ## histories of router, dispatcher and control plane on one virtual clock, checked from outside (SECONDS=60 SEED=7)
 	$(BIN)/python tests/simulation/simulate.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))

@@ -57,8 +57,9 @@ def test_the_chart_has_a_line_for_each_role() -> None:
 def test_the_report_has_the_memory_of_all_roles_and_its_chart(tmp_path: Path) -> None:
     result = Result(7, 50.0, 0, "soak", memory={"kafka": life(1, 0, 200, 12)})
     report.write(result, tmp_path)
-    assert "| kafka | 250 | 212 | 250 | +12.0 |" in (tmp_path / "soak.md").read_text()
-    assert "polyline" in (tmp_path / "soak.svg").read_text()
+    assert "| kafka | 250 | 212 | 250 | +12.0 |" in (tmp_path / "report.md").read_text()
+    assert "polyline" in (tmp_path / "memory.svg").read_text()
+    (tmp_path / report.SOAK_CHART).parent.mkdir()
     page = tmp_path / "reliability.md"
     page.write_text(f"{report.SOAK_BEGIN}\nold\n{report.SOAK_END}\n")
     report.publish(result, page)
