@@ -14,7 +14,6 @@ from pathlib import Path
 SOURCES = Path(__file__).parents[1] / "src"
 ROOTS = {
     "penstock.runtime.errors.UserError",
-    "penstock.runtime.errors.Problem",
     "penstock.history.schema.columns.HistoryProblem",
     "penstock.apiserver.errors.ApiError",
 }
