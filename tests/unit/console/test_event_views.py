@@ -309,8 +309,8 @@ def test_a_refusal_names_status_reason_and_what_to_do() -> None:
     assert policy.details == (as_send(sent, place(), "--service-account NAME"),)
     for status in (401, 503, 599):
         other = refusal(answered(status), sent, place(audience="a"), "till")
-        assert (f"answered {status}" in other.what, other.remedy, other.details) == (True, "", ())
-    assert "does not answer at https://h/shop/orders: why" in refusal(answered(None), sent, place(), "").what
+        assert (f"responded with {status}" in other.what, other.remedy, other.details) == (True, "", ())
+    assert "is unreachable at https://h/shop/orders: why" in refusal(answered(None), sent, place(), "").what
 
 
 @pytest.mark.parametrize(

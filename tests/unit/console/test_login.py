@@ -325,7 +325,7 @@ async def test_while_the_api_is_away_its_last_answer_counts_for_some_minutes() -
     assert await browser.is_signed_in()
     browser.clock.now += CHECK_SECONDS
     for _ in range(3):
-        with pytest.raises(NotReached, match="The API does not answer"):
+        with pytest.raises(NotReached, match="The API is unreachable"):
             await browser.is_signed_in()
     browser.api.answer = TokenOwner("ann", True)
     browser.clock.now += CHECK_SECONDS

@@ -113,7 +113,7 @@ def test_the_driver_is_where_the_master_is_reached_from_unless_it_is_given() -> 
             "java.io.InvalidClassException: org.apache.spark.rpc.netty.X; local class incompatible",
             "has another version of Spark than pyspark here (4.2.0). Run the same version",
         ),
-        ("java.lang.IllegalStateException: the disk is full", "The test task failed on the executor on w1: java.lang."),
+        ("java.lang.IllegalStateException: the disk is full", "A first task failed on the executor on w1: java.lang."),
     ],
 )
 def test_a_task_that_fails_first_says_what_the_executor_lacks(text: str, told: str) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-WORDS = re.compile(r"\b(?:told|nobody|whoever|somebody)\b|\bis no [a-z]+", re.IGNORECASE)
+WORDS = re.compile(r"\b(?:told|nobody|whoever|somebody)\b|(?<!there )\bis no (?!longer)[a-z]+", re.IGNORECASE)
 MOST_PER_1000_LINES = 0.3
 
 

@@ -24,8 +24,9 @@ def steps(path: Path) -> list[dict[str, Any]]:
 
 
 def test_every_supported_python_and_java_is_tried() -> None:
-    [job] = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yaml").read_text())["jobs"].values()
-    matrix = job["strategy"]["matrix"]
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yaml").read_text())["jobs"]
+    assert jobs["nightly"]["steps"][-1] == {"run": ".ci/run"}
+    matrix = jobs["nightly"]["strategy"]["matrix"]
     assert matrix["java"] == [str(version) for version in java.SUPPORTED]
     oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
     first, *others = (int(version.removeprefix("3.")) for version in matrix["python"])

@@ -35,7 +35,7 @@ async def test_the_first_token_waits_for_the_keys_of_its_issuer(monkeypatch: pyt
 async def test_a_token_whose_keys_do_not_come_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     world, owner = World(), TaskScope()
     world.answers = False
-    monkeypatch.setattr(requests, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(requests, "KEYS_SECONDS", 0.2)
     monkeypatch.setattr(issuers, "issuers_of", lambda settings: world.issuers)
     try:
         found = await SinkTokens(Settings(), owner).subject(world.token(), AUDIENCE)

@@ -49,7 +49,7 @@ def folded(data: bytes) -> JsonNode | None:
 
 
 def _refused(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 class _Folding:
