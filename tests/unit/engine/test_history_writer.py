@@ -21,7 +21,8 @@ from penstock.settings import Settings
         (PermissionError(13, "Permission denied", "/data/history/events"), "/data/history/events: Permission denied"),
         (
             newer("/data/history/events", 2, 1),
-            "The table /data/history/events was written by a newer version of penstock (schema 2; this one supports 1). "
+            "The table /data/history/events was written by a newer version of penstock "
+            "(schema 2; this one supports 1). "
             "Use that version, or another history_uri.",
         ),
         (RuntimeError("o1.commit\nCaused by: java.io.IOException: no route\n\tat x"), "java.io.IOException: no route"),
