@@ -99,8 +99,8 @@ class KafkaFaults:
             program.send(signal.SIGTERM)
         for program in programs.values():
             await program.ended(END_SECONDS)
-        variables = self._installation.kafka_variables
-        adopting = Program("adopt", self._folder, [PENSTOCK, "topics", "--adopt-events"], variables)
+        administrator = {"PENSTOCK_KAFKA": self._kafka.plain}  # penstock's own user may not delete topics
+        adopting = Program("adopt", self._folder, [PENSTOCK, "topics", "--adopt-events"], administrator)
         await adopting.start()
         if code := await adopting.ended(END_SECONDS):
             raise RuntimeError(f"the log was not adopted ({code}):\n{adopting.last_words()}")
