@@ -15,7 +15,7 @@ import time
 import msgspec
 
 from penstock.contract.routes import Record, Route, ServiceName, Target, Version, encode
-from penstock.contract.topics import ATTEMPTS, CURSORS, MATCHED, REPORTS
+from penstock.contract.topics import ATTEMPTS, CURSORS, EVENTS, MATCHED, REPORTS
 from penstock.engine.topics import installation_state, setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.clients import topic_name
@@ -32,7 +32,10 @@ def adopt(settings: Settings) -> list[str]:
     """Removes what refers to the former log; returns what was done, in lines. Raises Problem where a pipeline works."""
     admin = setup.connect(settings)
     with setup.refusals(settings):
-        setup.create_missing(admin, settings, admin.topics())
+        existing = admin.topics()
+        if EVENTS in existing:  # what is made again has as many partitions as the log, whatever the settings say
+            settings = settings.model_copy(update={"partitions": existing[EVENTS].partitions})
+        setup.create_missing(admin, settings, existing)
         if working := installation_state.instances(settings, "router", "dispatcher"):
             raise Problem(
                 f"A pipeline works here: {', '.join(working)}.",
