@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.contract.routes import Replay, Route, Target, Version, key_of
 from penstock.contract.topics import CLAIMS, EVENTS, REPORTS, ROUTES, TOPICS
-from penstock.engine.topics import topic_setup
+from penstock.engine.topics import adoption, installation_state, topic_setup
 from penstock.engine.topics.adoption import without_starts
 from penstock.engine.topics.sizing import too_few, wanted_replication
 from penstock.engine.topics.topic_admin import differences
@@ -58,6 +58,30 @@ def test_adopting_another_log_lets_routes_begin_with_its_oldest_event_and_change
     changes, version = without_starts(StoredRoutes({key_of(one): one for one in (target, late, replay)}, version=7))
     assert changes == {"route/late": msgspec.structs.replace(late, start=())}
     assert version == Version(8, targets=1, routes=2)
+
+
+def test_what_is_made_again_for_an_adopted_log_has_as_many_partitions_as_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Admin:
+        """A Kafka in which the log has one partition, where the settings say four."""
+
+        def topics(self) -> dict[str, FoundTopic]:
+            return {EVENTS: FoundTopic(1, 1)}
+
+        def delete(self, names: list[str]) -> None:
+            pass
+
+    made = []
+    monkeypatch.setattr(topic_setup, "connect", lambda settings: Admin())
+    monkeypatch.setattr(
+        topic_setup, "create_missing", lambda admin, settings, existing: made.append(settings.partitions)
+    )
+    monkeypatch.setattr(installation_state, "instances", lambda *asked: [])
+    monkeypatch.setattr(adoption, "_begin_anew", lambda settings: 0)
+    monkeypatch.setattr(adoption, "_await_gone", lambda admin, name: None)
+    adoption.adopt(Settings(kafka="k:9092", partitions=4))
+    assert made == [1, 1]
 
 
 def test_so_are_the_notes_of_routers_and_who_has_a_role() -> None:
