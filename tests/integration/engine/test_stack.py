@@ -95,7 +95,7 @@ def test_metrics_of_the_processes_are_served(stack: Stack) -> None:
 def test_a_second_stack_on_the_same_data_folder_is_refused(stack: Stack) -> None:
     refused = penstock("dev", "--port", "0", "--data-dir", str(stack.settings.data_dir))
     assert refused.returncode == 1
-    assert f"Another stack (pid {stack.process.pid}) is running on the data folder" in refused.stderr
+    assert f"Another stack (pid {stack.process.pid}) runs on the data folder" in refused.stderr
 
 
 def test_a_port_in_use_is_refused(stack: Stack, tmp_path: Path) -> None:
