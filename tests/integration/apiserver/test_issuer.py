@@ -100,7 +100,7 @@ def test_another_issuer_must_be_who_it_was_asked_as(server: Server, told: tuple[
     with pytest.raises(NotFetched, match=r"it calls itself 'https://somebody\.else'"):
         asyncio.run(fetch_from(url))
     answers[DISCOVERY] = ["nonsense"]
-    with pytest.raises(NotFetched, match="no JSON object"):
+    with pytest.raises(NotFetched, match="not a JSON object"):
         asyncio.run(fetch_from(url))
     answers.clear()
     with pytest.raises(NotFetched, match="404"):

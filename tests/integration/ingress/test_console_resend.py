@@ -167,7 +167,8 @@ def test_an_account_that_may_not_send_or_is_not_there_is_told(world: World, even
         assert "403 Forbidden: none of the event policies that apply here (tills)" in stranger.text
         assert "--service-account NAME" in stranger.text
         assert (
-            "There is no ServiceAccount shop/nobody" in browser.post(f"{event}/resend", data={"account": "nobody"}).text
+            "ServiceAccount shop/nobody does not exist"
+            in browser.post(f"{event}/resend", data={"account": "nobody"}).text
         )
         forged = browser.post(f"{event}/resend", data={"account": "../../secrets"})
         assert "cannot be the name of a ServiceAccount" in forged.text

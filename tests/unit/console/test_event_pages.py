@@ -158,9 +158,9 @@ def test_where_tokens_are_asked_for_the_page_asks_whose(client_of: Make) -> None
     assert 'name="account"' not in client_of(events=[now(event(0, "first"))]).get("/events/0/0").text
     client = client_of(KnownApi(asking), events=[now(event(0, "first"))])
     nobody = client.post("/events/0/0/resend", data={"account": "nobody"})
-    assert (nobody.status_code, "There is no ServiceAccount default/nobody" in nobody.text) == (409, True)
+    assert (nobody.status_code, "ServiceAccount default/nobody does not exist" in nobody.text) == (409, True)
     assert "for which you may create tokens" in nobody.text
-    assert "There is no ServiceAccount default/default" in client.post("/events/0/0/resend").text
+    assert "ServiceAccount default/default does not exist" in client.post("/events/0/0/resend").text
     assert "is unreachable at" in client.post("/events/0/0/resend", data={"account": " till "}).text
 
 

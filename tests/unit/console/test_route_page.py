@@ -31,7 +31,7 @@ def test_a_route_that_is_not_there_is_said_to_be_missing(client_of: MakeClient) 
     client = client_of(KnownApi())
     missing = client.get(PAGE)
     assert missing.status_code == 404
-    assert "There is no Trigger default/orders" in missing.text
+    assert "Trigger default/orders does not exist" in missing.text
     assert client.get("/routes/broker/default/x").status_code == 404
 
 
