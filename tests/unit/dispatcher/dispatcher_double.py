@@ -24,6 +24,7 @@ from penstock.dispatcher.replay.feed import StoredEvents
 from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.random_reader import Chunk
 from penstock.kafka.reports import Reporter
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.kafka.transactions import Entry
 from penstock.settings import Settings
 
@@ -191,6 +192,9 @@ class Node:
     wall: float = WALL
     """What the clock on the wall shows when the loop's shows 0."""
 
+    reports_away: bool = False
+    """Whether it cannot be read from which generation routing resumes."""
+
     given: Snapshot | None = None
     """What a task finds when it starts, in place of these routes."""
 
@@ -213,6 +217,7 @@ class Node:
             matched=self.matched,
             events=self.history or self.events,
             secrets=self.kubernetes.kept(),
+            live_generation=self._live_generation,
             wall_clock=lambda: self.wall + loop.time(),
             failed=_unexpected,
         )
@@ -223,6 +228,12 @@ class Node:
         self.position = self.cursors.tail or 0
         self._catching_up = asyncio.create_task(self.dispatcher.catch_up())
         self.dispatcher.pump()
+
+    async def _live_generation(self) -> int:
+        await asyncio.sleep(0)
+        if self.reports_away:
+            raise KafkaAway("the reports cannot be read")
+        return max((one.generation for one in self.matched.records if one.fence), default=0)
 
     def table(self) -> dict[str, bytes]:
         """The newest values of the cursors topic."""

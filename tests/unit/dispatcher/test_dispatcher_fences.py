@@ -93,7 +93,6 @@ def always(_: Cursor) -> bool:
     return True
 
 
-@pytest.mark.xfail(strict=True, reason="nothing says which fence is in force behind records that the tail has missed")
 def test_a_fence_that_retention_removed_unread_still_shuts_out() -> None:
     """The simulation found it: the dispatcher did not read while a generation followed another one and retention
     removed the fence. What a task of the former one writes then counts, and the events that it is ahead are skipped."""

@@ -45,6 +45,10 @@ def record(partition: int, offset: int) -> Matched:
     return Matched(partition, offset, 0, offset, routes=("r",), raw=raw, value=b"")
 
 
+async def no_generation() -> int:
+    return 0
+
+
 @dataclass
 class Log:
     """A topic of two partitions."""
@@ -107,6 +111,7 @@ class Task:
             matched=self.log,
             events=self.log,
             secrets=Kubernetes().kept(),
+            live_generation=no_generation,
             failed=lambda error: pytest.fail(repr(error)),
         )
         self.dispatcher.apply(Snapshot(1, routes={route.uid: route for route in routes}))

@@ -5,6 +5,11 @@ are no longer in force, are ignored. Nothing is lost by that: its successor writ
 
 The tail knows the newest fence. A route that reads on its own keeps the fence in force at its position, and takes over
 the next ones as it reads them.
+
+Where retention has removed records before the tail has read them, a fence may have been among them. Then the fence in
+force is unknown until the dispatcher has read which generation routing resumes from: its point is recorded before its
+fence is written, so no fence among these records is higher. Until then all routes read the events themselves, and none
+of them takes a record; `partition.py` has the details.
 """
 
 from __future__ import annotations
@@ -36,16 +41,20 @@ class Fences:
 
         A fence of a lower generation is ignored: its router does not know yet that it was replaced.
         """
-        generation = fence_of(record)
-        if generation > self.in_force:
-            self.newest = Fence(record.offset, generation)
-            self._text = str(generation).encode()
+        if generation := fence_of(record):
+            self.raise_to(Fence(record.offset, generation))
 
     def shut_out(self, record: Matched) -> bool:
         """Whether the record is ignored. Almost every one is of the newest generation, which costs one comparison."""
         if self.newest is None or record.fields.get(records.GENERATION) == self._text:
             return False
         return is_below(self.newest.generation, record)
+
+    def raise_to(self, fence: Fence) -> None:
+        """Takes a fence that the tail has not read, unless a newer one is known."""
+        if fence.generation > self.in_force:
+            self.newest = fence
+            self._text = str(fence.generation).encode()
 
     @property
     def in_force(self) -> int:

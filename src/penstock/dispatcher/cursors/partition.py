@@ -20,6 +20,12 @@ routes concerned read the events, by their own filters, until they are past all 
 5. Where the events are gone as well, the log may still reach further back than they do. From its first record on it has
    all events except those that a generation wrote before and another one still has to repeat. So it is read ahead to
    see where each generation begins: from the newest of these origins on, nothing is missing.
+6. Where the tail itself missed records, a fence may have been among them, so a record behind them may be of a
+   generation that no longer counts. Records that the tail reads then move no route, and no bound is known, until the
+   point from which routing resumes has been read, at any time afterwards. Let its generation be P. No fence among the
+   missed records is of a later generation, because a point is recorded before its fence is written; so from there on
+   records of generations below P are ignored. Events before P's start are older than its point, and so below the bound,
+   which is read after the point: routes get them from the events. P, or its successor, writes all others.
 """
 
 from __future__ import annotations
@@ -81,6 +87,8 @@ class TailPosition(msgspec.Struct, frozen=True):
     """The newest event that was read, by its origin."""
     newest: int | msgspec.UnsetType = msgspec.UNSET
     """The newest origin of all records before `next`, where that is known."""
+    unfenced: int | msgspec.UnsetType = msgspec.UNSET
+    """The tail has missed the records before this offset, and the fence in force since then is still unknown."""
 
 
 class NewDelivery(msgspec.Struct, frozen=True):
@@ -152,14 +160,18 @@ class PartitionCursors:
         self._is_bound = True
         """Whether no record before the tail has a newer origin."""
         self._bounds: deque[KnownBound] = deque(maxlen=BOUNDS)
-        self._before: tuple[int, int] | None = None
-        """How far the log had been read, and the time of the last record, before it was begun again."""
+        self._before: tuple[int, int, Fence | None] | None = None
+        """How far the log had been read, the time of the last record, and the newest fence, before it was begun
+        again."""
         self._emptied = -1
         self.retained = 0
         """Retention has removed the log before this offset."""
         self.jumps = 0
         """How often the tail has continued elsewhere than after its last record."""
         self.fences = Fences()
+        self.unfenced: int | None = None
+        """From this offset on it is unknown which fence is in force, because the tail has missed the records before;
+        otherwise None. All routes read the events."""
         self.logs: Logs | None = None
         self._known: KnownEvent | None = None
         """The newest event before this task."""
@@ -185,6 +197,7 @@ class PartitionCursors:
             self._is_bound = tail.newest is not msgspec.UNSET
             self.newest_origin = tail.origin if tail.newest is msgspec.UNSET else tail.newest
             self.fences = Fences(max(tail.fences or (), key=lambda fence: fence.generation, default=None))
+            self.unfenced = None if tail.unfenced is msgspec.UNSET else tail.unfenced
         for cursor in cursors:
             self.cursors[cursor.route] = cursor
             if cursor.resume is None:
@@ -206,7 +219,8 @@ class PartitionCursors:
         fences = msgspec.UNSET if self.fences.newest is None else (self.fences.newest,)
         logs, known = self.logs or msgspec.UNSET, self.known or msgspec.UNSET
         newest = self.newest_origin if self._is_bound and self.newest_origin >= 0 else msgspec.UNSET
-        return TailPosition(self.tail, self._last_origin, self._last_at, fences, logs, known, newest)
+        unfenced = msgspec.UNSET if self.unfenced is None else self.unfenced
+        return TailPosition(self.tail, self._last_origin, self._last_at, fences, logs, known, newest, unfenced)
 
     @property
     def known(self) -> KnownEvent | None:
@@ -241,9 +255,9 @@ class PartitionCursors:
         Routes whose positions are before its first record read events: `begin_again` decides that with that record.
         """
         if self.tail is not None:
-            self._before = self.tail, self._last_at
+            self._before = self.tail, self._last_at, self.fences.newest
         self.jumps += 1
-        self.tail, self.fences, self._is_bound, self.retained = None, Fences(), False, 0
+        self.tail, self.fences, self._is_bound, self.retained, self.unfenced = None, Fences(), False, 0, None
         self._bounds.clear()
 
     def begin_again(self, first: int) -> None:
@@ -259,24 +273,40 @@ class PartitionCursors:
     def lacks(self, record: Matched) -> bool:
         """Whether records before this one, which the tail reads next, were removed without having been read.
 
-        After reading began again, records that are older than the last one read before that have been read.
+        After reading began again, records that are older than the last one read before that have been read. That is not
+        enough where the newest fence was not among them: then an older one was, which is no longer known. Otherwise
+        that fence is in force again.
         """
         if self.tail is not None:
             return record.offset > self.tail
-        was_read = self._before is not None and record.offset < self._before[0] and record.at <= self._before[1]
-        return record.offset > 0 and not was_read
+        if self._before is None or record.offset == 0:
+            return record.offset > 0
+        tail, at, fence = self._before
+        was_read = record.offset < tail and record.at <= at and (fence is None or fence.offset < record.offset)
+        if was_read and fence is not None:
+            self.fences.raise_to(fence)
+        return not was_read
 
     def jump(self, first: int, routes: Iterable[str]) -> None:
         """The tail continues here, after records that were removed without having been read. They may have been for any
         route, including one that has no cursor yet."""
         self.jumps += 1
         self.retained = max(self.retained, first)
-        self._is_bound = False
+        self.unfenced, self._is_bound = first, False
         self._bounds.clear()
         for uid in {*self.cursors, *routes}:
             cursor = self.cursor(uid)
             if cursor.counts is None:
                 self._open_gap(cursor, first)
+
+    def found_fence(self, generation: int) -> None:
+        """Routing resumes from this generation, as was read after the tail had missed records, and after it had read
+        all that the log held behind them."""
+        if self.unfenced is not None:
+            newest = self.fences.newest
+            is_older = newest is not None and newest.offset >= self.unfenced
+            self.fences.raise_to(Fence((self.tail or 0) - 1 if is_older else self.unfenced - 1, generation))
+            self.unfenced = None
 
     def emptied(self, first: int, routes: Iterable[str]) -> None:
         """The log is empty and begins at `first`. If records were removed that the tail has not read, the next record
@@ -293,8 +323,9 @@ class PartitionCursors:
             self._turns[route] = None
 
     def events_ended(self, end: int) -> None:
-        """`penstock.events` ended there at some time after the tail reached its position."""
-        if not self._is_bound:
+        """`penstock.events` ended there at some time after the tail reached its position, and after the fence in force
+        was known there."""
+        if not self._is_bound and self.unfenced is None:
             self.newest_origin, self._is_bound = max(self.newest_origin, end - 1), True
 
     def removed_before(self, retained: int) -> None:
