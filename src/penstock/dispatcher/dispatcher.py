@@ -132,6 +132,8 @@ class Dispatcher:
         """By partition, the filters of the routes that read events."""
         self._unread_until: dict[int, float] = {}
         """Partitions whose events are not read again before this time of the loop: the history could not be read."""
+        self._unfenced_until: dict[int, float] = {}
+        """By partition, the time of the loop before which the fence in force is not searched again."""
         self._telemetry = Telemetry(self.unflushed, reporter)
         self._data_unread = metrics.DATA_UNREAD.bind()
         self._workers = Workers(self.schedule, self._attempt, self._telemetry.has_capacity, failed)
@@ -437,6 +439,9 @@ class Dispatcher:
 
         If Kafka is unreachable it remains unknown for now.
         """
+        if self._loop.time() < self._unfenced_until.get(cursors.partition, 0.0):
+            return
+        self._unfenced_until[cursors.partition] = self._loop.time() + WITHHELD_SECONDS
         jumps, at = cursors.jumps, max(cursors.tail or 0, cursors.retained)
         if (await self._matched.chunk(cursors.partition, at, at + self._settings.catch_up_records)).log_end is None:
             return
@@ -452,7 +457,7 @@ class Dispatcher:
         """Where `penstock.matched` begins, of which retention has removed something; None where too little is left to
         see every generation that writes."""
         begin, step, seen = cursors.retained, self._settings.catch_up_records, 0
-        search = EdgeSearch(cursors.fences.newest)
+        search = EdgeSearch(cursors.fences.newest, cursors.first_bound)
         while seen < LOOK_AHEAD_RECORDS:
             chunk = await self._matched.chunk(cursors.partition, begin, begin + step)
             if chunk.begin > begin and seen:

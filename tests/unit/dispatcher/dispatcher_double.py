@@ -70,7 +70,7 @@ class Topic:
             raw += [(f"ce_{name}", value) for name, value in named.items()]
             raw.append((headers.TARGET, TARGET.encode()))
         raw += [(headers.GENERATION, str(found.generation).encode())] if found.generation else []
-        raw += [(headers.FENCE, b"1")] if found.fence else []
+        raw += [(headers.FENCE, str(found.generation - 1).encode())] if found.fence else []
         value = f"{found.origin}".encode()
         return Matched(0, offset, found.at, found.origin, routes=found.routes, raw=raw, value=value)
 
@@ -192,6 +192,8 @@ class Node:
     wall: float = WALL
     """What the clock on the wall shows when the loop's shows 0."""
 
+    live: int | None = None
+    """The generation from which routing resumes; None: that of the last fence."""
     reports_away: bool = False
     """Whether it cannot be read from which generation routing resumes."""
 
@@ -233,7 +235,8 @@ class Node:
         await asyncio.sleep(0)
         if self.reports_away:
             raise KafkaAway("the reports cannot be read")
-        return max((one.generation for one in self.matched.records if one.fence), default=0)
+        fences = (one.generation for one in self.matched.records if one.fence)
+        return max(fences, default=0) if self.live is None else self.live
 
     def table(self) -> dict[str, bytes]:
         """The newest values of the cursors topic."""

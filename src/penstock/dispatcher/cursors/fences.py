@@ -72,6 +72,11 @@ def fence_of(record: Matched) -> int:
     return (generation_of(record) or 0) if records.FENCE in record.fields else 0
 
 
+def follows_of(fence: Matched) -> int:
+    """The generation that counted before a fence."""
+    return _number(fence.fields.get(records.FENCE)) or 0
+
+
 def is_below(fence: int, record: Matched) -> bool:
     """Whether a fence before the record shuts it out."""
     generation = generation_of(record)
@@ -80,5 +85,8 @@ def is_below(fence: int, record: Matched) -> bool:
 
 def generation_of(record: Matched) -> int | None:
     """The generation of the router that wrote the record; None where the record has none."""
-    raw = record.fields.get(records.GENERATION)
+    return _number(record.fields.get(records.GENERATION))
+
+
+def _number(raw: bytes | None) -> int | None:
     return int(raw) if raw is not None and raw.isdigit() and len(raw) <= OFFSET_DIGITS else None

@@ -42,7 +42,15 @@ from penstock.contract import event_log, records
 from penstock.contract.event_log import KnownEvent
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import NOT_MATCHED, Cursor, Outstanding, Taken
-from penstock.dispatcher.cursors.fences import Fence, Fences, fence_of, generation_of, is_below, newest_before
+from penstock.dispatcher.cursors.fences import (
+    Fence,
+    Fences,
+    fence_of,
+    follows_of,
+    generation_of,
+    is_below,
+    newest_before,
+)
 from penstock.dispatcher.matched_record import Matched
 
 Routes = Mapping[str, Route]
@@ -105,29 +113,42 @@ class Edge(NamedTuple):
     offset: int
     whole_from: int
     """From this origin on no event is missing after that offset."""
+    fence: int
+    """The generation below which records are ignored there, as far as that is known."""
 
 
 class EdgeSearch:
-    """Finds the edge of a log by its first records."""
+    """Finds the edge of a log by its first records.
 
-    def __init__(self, newest: Fence | None) -> None:
-        self._newest = newest
-        self._offset, self._fence = 0, 0
+    Which fence is in force at the edge is shown by what the tail knows of the first offset after it of which it knows
+    that, or by the first fence after it, which names the generation that counted before.
+    """
+
+    def __init__(self, newest: Fence | None, known: KnownBound | None = None) -> None:
+        self._newest, self._known = newest, known
+        self._offset, self._fence, self._at_edge = 0, 0, -1
+        self._has_passed = False
+        """Whether the fence in force at the edge has been found."""
         self._firsts: dict[int | None, int] = {}
 
     def add(self, record: Matched) -> None:
         """The next record of the log."""
-        if not self._firsts:
+        if self._at_edge < 0:
             self._offset = record.offset
-            self._fence = newest_before(record.offset, () if self._newest is None else (self._newest,))
-        self._fence = max(self._fence, fence_of(record))
-        if record.origin >= 0 and not fence_of(record) and not is_below(self._fence, record):
+            self._at_edge = newest_before(record.offset, () if self._newest is None else (self._newest,))
+        fence = fence_of(record)
+        if not self._has_passed and (fence or (self._known is not None and record.offset >= self._known.offset)):
+            before = follows_of(record) if fence else self._known.fence if self._known is not None else 0
+            self._has_passed, self._at_edge = True, max(self._at_edge, before)
+            self._firsts = {one: first for one, first in self._firsts.items() if one is None or one >= self._at_edge}
+        self._fence = max(self._fence, self._at_edge, fence)
+        if record.origin >= 0 and not fence and not is_below(self._fence, record):
             self._firsts.setdefault(generation_of(record), record.origin)
 
     @property
     def found(self) -> Edge | None:
         """The edge; None where there was no record."""
-        return Edge(self._offset, max(self._firsts.values())) if self._firsts else None
+        return Edge(self._offset, max(self._firsts.values()), self._at_edge) if self._firsts else None
 
 
 class KnownBound(NamedTuple):
@@ -505,6 +526,11 @@ class PartitionCursors:
         cursor.close_gap(known.offset, known.fence)
         return True
 
+    @property
+    def first_bound(self) -> KnownBound | None:
+        """The first that is known where the log still has its records."""
+        return self._bounds[0] if self._bounds else None
+
     def in_gap(self) -> list[str]:
         """The routes that read events."""
         return [uid for uid in self._turns if self.cursors[uid].gap is not None]
@@ -521,11 +547,10 @@ class PartitionCursors:
         """No event from `begin` up to `end` (exclusive) is retained, but the log reaches further back: routes at these
         origins read it from its edge on. Returns what they lose."""
         lost = []
-        fence = newest_before(edge.offset, () if self.fences.newest is None else (self.fences.newest,))
         for cursor, route in self._reading_events(begin, end, routes):
             if (gone := self._lose(cursor, route, edge.whole_from)) is not None:
                 lost.append(gone)
-            cursor.close_gap(edge.offset, max(fence, cursor.fence))
+            cursor.close_gap(edge.offset, max(edge.fence, cursor.fence))
         return lost
 
     def _reading_events(self, begin: int, end: int, routes: Routes) -> list[tuple[Cursor, Route]]:
