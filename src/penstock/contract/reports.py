@@ -8,7 +8,7 @@
 | `replay/<route uid>/<partition>` | how far a Replay has got |
 | `type/<target uid>/<hash>` | a type of events, with its source, that passes a target which wants to know |
 | `epoch/router` | the number of the router that took over last; for routers |
-| `generation/<epoch>` | the generation that routing goes on from, see `generations.py`; for routers |
+| `generation/<epoch>` | the generation that routing goes on from, see `generations.py`; also for dispatchers |
 | `shut-out/<partition>` | a generation whose records do not count, and the fence that shuts it out; for routers |
 | `log/events` | Kafka's id of the topic `penstock.events` that routing goes by; for routers |
 | `served/<route uid>` | the router serves the route, or where it stopped to; for the router that comes after it |

@@ -138,6 +138,35 @@ async def test_routes_catch_up_in_the_others() -> None:
 
 
 @in_virtual_time
+async def test_each_partition_finds_the_fence_behind_missed_records_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(ROUTE)
+    whole = task.log.chunk
+
+    async def chunk(partition: int, begin: int, end: int) -> Chunk[Matched]:
+        found = await whole(partition, begin, end)
+        return Chunk(begin, end, [one for one in found.records if one.offset < 20], 20)
+
+    async def live() -> int:
+        return 2
+
+    monkeypatch.setattr(task.log, "chunk", chunk)
+    monkeypatch.setattr(task.dispatcher, "_live_generation", live)
+    task.take(10, begin=10)
+    good, stuck = (task.dispatcher.partitions[number] for number in (GOOD, STUCK))
+    assert (good.unfenced, stuck.unfenced) == (10, 10)
+    catching_up = asyncio.create_task(task.dispatcher.catch_up())
+    await asyncio.sleep(10)
+    assert (good.unfenced, good.fences.in_force, stuck.unfenced) == (None, 2, 10)
+    assert (task.subscriber.of(GOOD), task.subscriber.of(STUCK)) == (list(range(20)), [])
+    task.log.answers.set()
+    await asyncio.sleep(10)
+    assert (stuck.unfenced, stuck.fences.in_force) == (None, 2)
+    assert task.subscriber.of(STUCK) == list(range(20))
+    catching_up.cancel()
+    await asyncio.gather(catching_up, return_exceptions=True)
+
+
+@in_virtual_time
 async def test_deliveries_whose_event_cannot_be_read_hold_no_place_among_the_requests() -> None:
     task = Task(ROUTE, max_in_flight=2)
     for partition in (STUCK, GOOD):
