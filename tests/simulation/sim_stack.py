@@ -303,8 +303,8 @@ def connect() -> None:
         (router_service, "launch", lambda spark, settings, table, number, at: spark.launch(table, number, at)),
         (router_service, "attempt", lambda spark, routes: None),
         (router_service, "sweep", lambda settings: None),
-        (partition, "PLACE_RECORDS", 3),  # logs are short here
-        (dispatcher, "LOOKED_AHEAD", 60),
+        (partition, "RECORDS_PER_BOUND", 3),  # logs are short here
+        (dispatcher, "LOOK_AHEAD_RECORDS", 60),
         (dispatcher_task, "SubscriberClient", lambda *_: current().stack.network.client()),
         (controllers, "read_config", lambda kubeconfig: None),
         (controllers, "AsyncClient", lambda *_, **__: current().stack.api),

@@ -144,7 +144,7 @@ THEMES = (
         ("send",) * 3 + ("fault",) * 3 + ("gap",) * 2 + ("user",) * 2 + ("filter", "create"),
         ("retention matched", "retention matched", "retention", "freeze worker", "kill pipeline", "power loss"),
         6,
-        executors=(0,),
+        executors=(0, 1, 2),
         partitions=(1, 1, 2),
         paused=0.8,
     ),

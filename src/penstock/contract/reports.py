@@ -8,7 +8,7 @@
 | `replay/<route uid>/<partition>` | the progress of a Replay |
 | `type/<target uid>/<hash>` | a type of events, with its source, that a target accepted which reports types |
 | `epoch/router` | the number of the router that took over last; for routers |
-| `generation/<epoch>` | the generation that routing continues from, see `generations.py`; for routers |
+| `generation/<epoch>` | the generation that routing continues from, see `generations.py`; for routers and dispatchers |
 | `shut-out/<partition>` | a generation whose records do not count, and the fence that excludes it; for routers |
 | `log/events` | Kafka's id of the topic `penstock.events` that is routed; for routers |
 | `served/<route uid>` | that the router serves the route, or where it stopped serving it; for the next router |

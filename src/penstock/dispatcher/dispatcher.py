@@ -38,6 +38,7 @@ from penstock.dispatcher.workers import Workers
 from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.random_reader import Chunk, NotReadNow
 from penstock.kafka.reports import Reporter
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.kafka.transactions import Entry
 from penstock.observability import metrics
 from penstock.settings import Settings
@@ -89,12 +90,14 @@ class Dispatcher:
         matched: MatchedReader,
         events: StoredEvents,
         secrets: SecretCache,
+        live_generation: Callable[[], Awaitable[int]],
         wall_clock: Callable[[], float] = time.time,
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Calls `failed` with an exception that must end the task."""
+        """Calls `failed` with an exception that must end the task. `live_generation` reads from which generation
+        routing resumes, or raises KafkaAway."""
         self._settings, self._sender, self._reporter = settings, sender, reporter
-        self._secrets = secrets
+        self._secrets, self._live_generation = secrets, live_generation
         secrets.changed = self._secret_changed
         self._matched, self._events, self._wall_clock = matched, events, wall_clock
         self._loop = asyncio.get_running_loop()
@@ -129,6 +132,8 @@ class Dispatcher:
         """By partition, the filters of the routes that read events."""
         self._unread_until: dict[int, float] = {}
         """Partitions whose events are not read again before this time of the loop: the history could not be read."""
+        self._unfenced_until: dict[int, float] = {}
+        """By partition, the time of the loop before which the fence in force is not searched again."""
         self._telemetry = Telemetry(self.unflushed, reporter)
         self._data_unread = metrics.DATA_UNREAD.bind()
         self._workers = Workers(self.schedule, self._attempt, self._telemetry.has_capacity, failed)
@@ -236,6 +241,8 @@ class Dispatcher:
                 self._forget(uid)
             else:
                 self._waiting.setdefault(uid, {})[partition] = restored
+        if cursors.unfenced is not None:
+            cursors.jump(cursors.unfenced, self._fed_by_matched())  # routes that have no cursor yet, too
         alive = {(uid, origin) for uid, cursor in cursors.cursors.items() for origin in cursor.outstanding}
         payloads = [ident for ident in restored.payloads if ident not in alive]
         self.unflushed[partition].orphaned(restored.orphans, payloads)
@@ -401,6 +408,8 @@ class Dispatcher:
                 self._matchers[partition].serve({})
             self._may_catch_up[cursors.partition].set()  # some may have reached where matched events exist again
             return False
+        if cursors.unfenced is not None:
+            await self._find_fence(cursors)
         begin, bound = turn
         end, jumps = begin + self._settings.catch_up_records, cursors.jumps
         try:
@@ -412,6 +421,9 @@ class Dispatcher:
             self._release_gaps(cursors)
         if chunk.log_end is not None and jumps == cursors.jumps:
             cursors.events_ended(chunk.log_end)
+        at_end = chunk.log_end is not None and not chunk.records
+        if cursors.unfenced is not None and (chunk.begin > begin or at_end):
+            return False  # until the fence in force is known, it is unknown what is lost, and the tail moves no route
         if chunk.begin > begin:
             edge = await self._edge(cursors)
             if edge is not None and edge.whole_from < chunk.begin:
@@ -422,11 +434,30 @@ class Dispatcher:
         await self._fill(cursors, max(begin, chunk.begin), chunk)
         return True
 
+    async def _find_fence(self, cursors: PartitionCursors) -> None:
+        """Finds the fence in force behind records that the tail has missed, as soon as it has read what follows them.
+
+        If Kafka is unreachable it remains unknown for now.
+        """
+        if self._loop.time() < self._unfenced_until.get(cursors.partition, 0.0):
+            return
+        self._unfenced_until[cursors.partition] = self._loop.time() + WITHHELD_SECONDS
+        jumps, at = cursors.jumps, max(cursors.tail or 0, cursors.retained)
+        if (await self._matched.chunk(cursors.partition, at, at + self._settings.catch_up_records)).log_end is None:
+            return
+        try:
+            generation = await self._live_generation()
+        except KafkaAway as error:
+            log.warning("the live generation cannot be read", partition=cursors.partition, error=str(error))
+            return
+        if jumps == cursors.jumps:
+            cursors.found_fence(generation)
+
     async def _edge(self, cursors: PartitionCursors) -> Edge | None:
         """Where `penstock.matched` begins, of which retention has removed something; None where too little is left to
         see every generation that writes."""
         begin, step, seen = cursors.retained, self._settings.catch_up_records, 0
-        search = EdgeSearch(cursors.fences.newest)
+        search = EdgeSearch(cursors.fences.newest, cursors.first_bound)
         while seen < LOOK_AHEAD_RECORDS:
             chunk = await self._matched.chunk(cursors.partition, begin, begin + step)
             if chunk.begin > begin and seen:

@@ -57,7 +57,7 @@ from penstock.history.reader.table_events import KeptEvents
 from penstock.history.writer.upkeep import removed_soon
 from penstock.kafka.admin import NotDone, TopicAdmin
 from penstock.kafka.random_reader import NotReadNow, RandomReader
-from penstock.kafka.reports import Reporter
+from penstock.kafka.reports import Reporter, read_live_generation
 from penstock.kafka.table import SnapshotFollower
 from penstock.kafka.tail import TailReader
 from penstock.kafka.topic_ends import KafkaAway
@@ -165,6 +165,7 @@ class _Task:
             matched=self._reread,
             events=self._events_strict,
             secrets=secrets,
+            live_generation=partial(asyncio.to_thread, read_live_generation, settings),
             failed=failed,
         )
         self._dispatcher.awaited.update(partitions)

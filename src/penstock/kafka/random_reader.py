@@ -300,6 +300,8 @@ class _Reading(Generic[T]):
                         return Chunk(begin, request.end, records, high), position if high == position else None
                     if low >= request.end:
                         return Chunk(max(begin, low), request.end, records), None
+                    if low >= high:  # retention has removed everything
+                        return Chunk(max(begin, low), request.end, records, high), None
                     # An end that was reached while prefetching, before the requested records were written: the log is
                     # longer now.
                     continue

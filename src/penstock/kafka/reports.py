@@ -6,6 +6,7 @@ Also the record that stops the dispatcher's tasks of one run, which reaches a ta
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping
@@ -15,8 +16,10 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from penstock.contract import generations, reports, topics
 from penstock.contract.generations import LivePoint, ShutOut
+from penstock.contract.records import Unreadable
 from penstock.contract.reports import Ack, Component, Loss, ReplayProgress, SeenType, Served, Standing
 from penstock.kafka import clients
+from penstock.kafka.ranges import RangeReader
 from penstock.kafka.table import TableFollower
 from penstock.kafka.watchdog import ending_process
 from penstock.observability.logs import describe
@@ -174,6 +177,29 @@ class ServedReader:
         report = None if value is None else reports.decode(key, value)
         if isinstance(report, Served):
             self.served[uid] = report
+
+
+def read_live_generation(settings: Settings) -> int:
+    """The number of the generation from which routing resumes; 0 where none was ever recorded. Blocks. Raises
+    KafkaAway."""
+    reader, points = RangeReader(settings), dict[bytes, LivePoint]()
+    try:
+        kept = reader.retained(topics.REPORTS)[0]
+        for found in reader.read(topics.REPORTS, {0: kept.first}, {0: kept.end}):
+            for record in found:
+                if record.key is None or not record.key.startswith(_POINT):
+                    continue
+                points.pop(record.key, None)
+                if record.value is not None:
+                    with contextlib.suppress(Unreadable):
+                        points[record.key] = generations.decode(record.value)
+    finally:
+        reader.close()
+    point = generations.newest(points.values())
+    return 0 if point is None else point.number
+
+
+_POINT = f"{generations.KIND}/".encode()
 
 
 class StopRecord:

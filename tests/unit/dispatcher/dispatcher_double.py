@@ -21,6 +21,7 @@ from penstock.dispatcher.replay.feed import StoredEvents
 from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.random_reader import Chunk
 from penstock.kafka.reports import Reporter
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.kafka.transactions import Entry
 from penstock.settings import Settings
 from tests.unit.dispatcher.secrets_double import Kubernetes
@@ -68,7 +69,7 @@ class Topic:
             raw += [(f"ce_{name}", value) for name, value in named.items()]
             raw.append((headers.TARGET, TARGET.encode()))
         raw += [(headers.GENERATION, str(found.generation).encode())] if found.generation else []
-        raw += [(headers.FENCE, b"1")] if found.fence else []
+        raw += [(headers.FENCE, str(found.generation - 1).encode())] if found.fence else []
         value = f"{found.origin}".encode()
         return Matched(0, offset, found.at, found.origin, routes=found.routes, raw=raw, value=value)
 
@@ -190,6 +191,11 @@ class Node:
     wall: float = WALL
     """What the clock on the wall shows when the loop's shows 0."""
 
+    live: int | None = None
+    """The generation from which routing resumes; None: that of the last fence."""
+    reports_away: bool = False
+    """Whether it cannot be read from which generation routing resumes."""
+
     given: Snapshot | None = None
     """What a task finds when it starts, in place of these routes."""
 
@@ -212,6 +218,7 @@ class Node:
             matched=self.matched,
             events=self.history or self.events,
             secrets=self.kubernetes.kept(),
+            live_generation=self._live_generation,
             wall_clock=lambda: self.wall + loop.time(),
             failed=_unexpected,
         )
@@ -222,6 +229,13 @@ class Node:
         self.position = self.cursors.tail or 0
         self._catching_up = asyncio.create_task(self.dispatcher.catch_up())
         self.dispatcher.pump()
+
+    async def _live_generation(self) -> int:
+        await asyncio.sleep(0)
+        if self.reports_away:
+            raise KafkaAway("the reports cannot be read")
+        fences = (one.generation for one in self.matched.records if one.fence)
+        return max(fences, default=0) if self.live is None else self.live
 
     def table(self) -> dict[str, bytes]:
         """The newest values of the cursors topic."""

@@ -499,6 +499,7 @@ def test_a_cursor_of_a_former_version_is_read() -> None:
 def test_a_route_whose_record_cannot_be_read_keeps_its_place_in_the_gap() -> None:
     cursors = PartitionCursors(0)
     cursors.jump(5, ["r"])
+    cursors.found_fence(0)
     cursors.events_ended(9)
     assert cursors.next_gap({}, lambda _: True) is None
     assert cursors.lose(0, 4, {}) == []

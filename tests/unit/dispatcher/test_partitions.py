@@ -45,6 +45,10 @@ def record(partition: int, offset: int) -> Matched:
     return Matched(partition, offset, 0, offset, routes=("r",), raw=raw, value=b"")
 
 
+async def no_generation() -> int:
+    return 0
+
+
 @dataclass
 class Log:
     """A topic of two partitions."""
@@ -107,6 +111,7 @@ class Task:
             matched=self.log,
             events=self.log,
             secrets=Kubernetes().kept(),
+            live_generation=no_generation,
             failed=lambda error: pytest.fail(repr(error)),
         )
         self.dispatcher.apply(Snapshot(1, routes={route.uid: route for route in routes}))
@@ -127,6 +132,35 @@ async def test_routes_catch_up_in_the_others() -> None:
     assert (task.subscriber.of(GOOD), len(task.subscriber.of(STUCK))) == (list(range(20)), 4)
     task.log.answers.set()
     await asyncio.sleep(10)
+    assert task.subscriber.of(STUCK) == list(range(20))
+    catching_up.cancel()
+    await asyncio.gather(catching_up, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_each_partition_finds_the_fence_behind_missed_records_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(ROUTE)
+    whole = task.log.chunk
+
+    async def chunk(partition: int, begin: int, end: int) -> Chunk[Matched]:
+        found = await whole(partition, begin, end)
+        return Chunk(begin, end, [one for one in found.records if one.offset < 20], 20)
+
+    async def live() -> int:
+        return 2
+
+    monkeypatch.setattr(task.log, "chunk", chunk)
+    monkeypatch.setattr(task.dispatcher, "_live_generation", live)
+    task.take(10, begin=10)
+    good, stuck = (task.dispatcher.partitions[number] for number in (GOOD, STUCK))
+    assert (good.unfenced, stuck.unfenced) == (10, 10)
+    catching_up = asyncio.create_task(task.dispatcher.catch_up())
+    await asyncio.sleep(10)
+    assert (good.unfenced, good.fences.in_force, stuck.unfenced) == (None, 2, 10)
+    assert (task.subscriber.of(GOOD), task.subscriber.of(STUCK)) == (list(range(20)), [])
+    task.log.answers.set()
+    await asyncio.sleep(10)
+    assert (stuck.unfenced, stuck.fences.in_force) == (None, 2)
     assert task.subscriber.of(STUCK) == list(range(20))
     catching_up.cancel()
     await asyncio.gather(catching_up, return_exceptions=True)

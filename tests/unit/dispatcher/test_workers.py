@@ -71,6 +71,10 @@ class Silent:
         """Nobody listens."""
 
 
+async def no_generation() -> int:
+    return 0
+
+
 def dispatcher(asked: Asked, **changes: int) -> Dispatcher:
     made = Dispatcher(
         Settings(**changes),  # type: ignore[arg-type]  # limits, all of them numbers
@@ -80,6 +84,7 @@ def dispatcher(asked: Asked, **changes: int) -> Dispatcher:
         matched=Topic(),
         events=Topic(),
         secrets=Kubernetes().kept(),
+        live_generation=no_generation,
         failed=asked.failures.append,
     )
     made.apply(Snapshot(version=1, routes={ROUTE.uid: ROUTE}))

@@ -15,7 +15,7 @@ import pytest_asyncio
 from confluent_kafka import KafkaError, TopicPartition
 
 from penstock.kafka import clients, random_reader
-from penstock.kafka.random_reader import NotReadNow, RandomReader
+from penstock.kafka.random_reader import Chunk, NotReadNow, RandomReader
 from penstock.kafka.tail import Decoder
 from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
@@ -40,6 +40,8 @@ class Topic:
     """What all consumers see."""
 
     silent: set[int] = field(default_factory=set)
+    first: int = 0
+    """Retention has removed what is before it."""
     consumers: int = 0
 
 
@@ -61,7 +63,9 @@ class Consumer:
         if partition in self._topic.silent:
             time.sleep(0.001)
             return None
+        offset = self._place[1] = max(offset, self._topic.first)
         if offset >= RECORDS:
+            time.sleep(0.001)
             return SimpleNamespace(error=lambda: KafkaError(KafkaError._PARTITION_EOF))
         self._place[1] += 1
         return SimpleNamespace(
@@ -77,7 +81,7 @@ class Consumer:
         return []
 
     def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
-        return 0, RECORDS
+        return self._topic.first, RECORDS
 
     def list_topics(self, *_: object) -> None:
         """It is known."""
@@ -128,6 +132,14 @@ async def test_a_partition_that_does_not_answer_keeps_no_other_waiting(
         assert offsets((await stuck).records) == [5, 6, 7]
         for number in (1, 3, 5, 7):
             assert offsets((await behind[number]).records) == [number, number + 1]
+
+
+async def test_a_partition_that_retention_has_emptied_answers_a_request_beyond_its_end(
+    topic: Topic, reader: RandomReader[Record]
+) -> None:
+    topic.first = RECORDS
+    async with asyncio.timeout(10):
+        assert await reader.chunk(0, RECORDS - 5, RECORDS + 5) == Chunk(RECORDS, RECORDS + 5, [], RECORDS)
 
 
 async def test_single_records_of_it_are_refused_until_it_answers(topic: Topic, reader: RandomReader[Record]) -> None:

@@ -5,6 +5,11 @@ are no longer in force, are ignored. Nothing is lost by that: its successor writ
 
 The tail knows the newest fence. A route that reads on its own keeps the fence in force at its position, and takes over
 the next ones as it reads them.
+
+Where retention has removed records before the tail has read them, a fence may have been among them. Then the fence in
+force is unknown until the dispatcher has read which generation routing resumes from: its point is recorded before its
+fence is written, so no fence among these records is higher. Until then all routes read the events themselves, and none
+of them takes a record; `partition.py` has the details.
 """
 
 from __future__ import annotations
@@ -36,16 +41,20 @@ class Fences:
 
         A fence of a lower generation is ignored: its router does not know yet that it was replaced.
         """
-        generation = fence_of(record)
-        if generation > self.in_force:
-            self.newest = Fence(record.offset, generation)
-            self._text = str(generation).encode()
+        if generation := fence_of(record):
+            self.raise_to(Fence(record.offset, generation))
 
     def shut_out(self, record: Matched) -> bool:
         """Whether the record is ignored. Almost every one is of the newest generation, which costs one comparison."""
         if self.newest is None or record.fields.get(records.GENERATION) == self._text:
             return False
         return is_below(self.newest.generation, record)
+
+    def raise_to(self, fence: Fence) -> None:
+        """Takes a fence that the tail has not read, unless a newer one is known."""
+        if fence.generation > self.in_force:
+            self.newest = fence
+            self._text = str(fence.generation).encode()
 
     @property
     def in_force(self) -> int:
@@ -63,6 +72,11 @@ def fence_of(record: Matched) -> int:
     return (generation_of(record) or 0) if records.FENCE in record.fields else 0
 
 
+def follows_of(fence: Matched) -> int:
+    """The generation that counted before a fence."""
+    return _number(fence.fields.get(records.FENCE)) or 0
+
+
 def is_below(fence: int, record: Matched) -> bool:
     """Whether a fence before the record shuts it out."""
     generation = generation_of(record)
@@ -71,5 +85,8 @@ def is_below(fence: int, record: Matched) -> bool:
 
 def generation_of(record: Matched) -> int | None:
     """The generation of the router that wrote the record; None where the record has none."""
-    raw = record.fields.get(records.GENERATION)
+    return _number(record.fields.get(records.GENERATION))
+
+
+def _number(raw: bytes | None) -> int | None:
     return int(raw) if raw is not None and raw.isdigit() and len(raw) <= OFFSET_DIGITS else None

@@ -20,6 +20,12 @@ routes concerned read the events, by their own filters, until they are past all 
 5. Where the events are gone as well, the log may still reach further back than they do. From its first record on it has
    all events except those that a generation wrote before and another one still has to repeat. So it is read ahead to
    see where each generation begins: from the newest of these origins on, nothing is missing.
+6. Where the tail itself missed records, a fence may have been among them, so a record behind them may be of a
+   generation that no longer counts. Records that the tail reads then move no route, and no bound is known, until the
+   point from which routing resumes has been read, at any time afterwards. Let its generation be P. No fence among the
+   missed records is of a later generation, because a point is recorded before its fence is written; so from there on
+   records of generations below P are ignored. Events before P's start are older than its point, and so below the bound,
+   which is read after the point: routes get them from the events. P, or its successor, writes all others.
 """
 
 from __future__ import annotations
@@ -36,7 +42,15 @@ from penstock.contract import event_log, records
 from penstock.contract.event_log import KnownEvent
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import NOT_MATCHED, Cursor, Outstanding, Taken
-from penstock.dispatcher.cursors.fences import Fence, Fences, fence_of, generation_of, is_below, newest_before
+from penstock.dispatcher.cursors.fences import (
+    Fence,
+    Fences,
+    fence_of,
+    follows_of,
+    generation_of,
+    is_below,
+    newest_before,
+)
 from penstock.dispatcher.matched_record import Matched
 
 Routes = Mapping[str, Route]
@@ -81,6 +95,8 @@ class TailPosition(msgspec.Struct, frozen=True):
     """The newest event that was read, by its origin."""
     newest: int | msgspec.UnsetType = msgspec.UNSET
     """The newest origin of all records before `next`, where that is known."""
+    unfenced: int | msgspec.UnsetType = msgspec.UNSET
+    """The tail has missed the records before this offset, and the fence in force since then is still unknown."""
 
 
 class NewDelivery(msgspec.Struct, frozen=True):
@@ -97,29 +113,42 @@ class Edge(NamedTuple):
     offset: int
     whole_from: int
     """From this origin on no event is missing after that offset."""
+    fence: int
+    """The generation below which records are ignored there, as far as that is known."""
 
 
 class EdgeSearch:
-    """Finds the edge of a log by its first records."""
+    """Finds the edge of a log by its first records.
 
-    def __init__(self, newest: Fence | None) -> None:
-        self._newest = newest
-        self._offset, self._fence = 0, 0
+    Which fence is in force at the edge is shown by what the tail knows of the first offset after it of which it knows
+    that, or by the first fence after it, which names the generation that counted before.
+    """
+
+    def __init__(self, newest: Fence | None, known: KnownBound | None = None) -> None:
+        self._newest, self._known = newest, known
+        self._offset, self._fence, self._at_edge = 0, 0, -1
+        self._has_passed = False
+        """Whether the fence in force at the edge has been found."""
         self._firsts: dict[int | None, int] = {}
 
     def add(self, record: Matched) -> None:
         """The next record of the log."""
-        if not self._firsts:
+        if self._at_edge < 0:
             self._offset = record.offset
-            self._fence = newest_before(record.offset, () if self._newest is None else (self._newest,))
-        self._fence = max(self._fence, fence_of(record))
-        if record.origin >= 0 and not fence_of(record) and not is_below(self._fence, record):
+            self._at_edge = newest_before(record.offset, () if self._newest is None else (self._newest,))
+        fence = fence_of(record)
+        if not self._has_passed and (fence or (self._known is not None and record.offset >= self._known.offset)):
+            before = follows_of(record) if fence else self._known.fence if self._known is not None else 0
+            self._has_passed, self._at_edge = True, max(self._at_edge, before)
+            self._firsts = {one: first for one, first in self._firsts.items() if one is None or one >= self._at_edge}
+        self._fence = max(self._fence, self._at_edge, fence)
+        if record.origin >= 0 and not fence and not is_below(self._fence, record):
             self._firsts.setdefault(generation_of(record), record.origin)
 
     @property
     def found(self) -> Edge | None:
         """The edge; None where there was no record."""
-        return Edge(self._offset, max(self._firsts.values())) if self._firsts else None
+        return Edge(self._offset, max(self._firsts.values()), self._at_edge) if self._firsts else None
 
 
 class KnownBound(NamedTuple):
@@ -152,14 +181,18 @@ class PartitionCursors:
         self._is_bound = True
         """Whether no record before the tail has a newer origin."""
         self._bounds: deque[KnownBound] = deque(maxlen=BOUNDS)
-        self._before: tuple[int, int] | None = None
-        """How far the log had been read, and the time of the last record, before it was begun again."""
+        self._before: tuple[int, int, Fence | None] | None = None
+        """How far the log had been read, the time of the last record, and the newest fence, before it was begun
+        again."""
         self._emptied = -1
         self.retained = 0
         """Retention has removed the log before this offset."""
         self.jumps = 0
         """How often the tail has continued elsewhere than after its last record."""
         self.fences = Fences()
+        self.unfenced: int | None = None
+        """From this offset on it is unknown which fence is in force, because the tail has missed the records before;
+        otherwise None. All routes read the events."""
         self.logs: Logs | None = None
         self._known: KnownEvent | None = None
         """The newest event before this task."""
@@ -185,6 +218,7 @@ class PartitionCursors:
             self._is_bound = tail.newest is not msgspec.UNSET
             self.newest_origin = tail.origin if tail.newest is msgspec.UNSET else tail.newest
             self.fences = Fences(max(tail.fences or (), key=lambda fence: fence.generation, default=None))
+            self.unfenced = None if tail.unfenced is msgspec.UNSET else tail.unfenced
         for cursor in cursors:
             self.cursors[cursor.route] = cursor
             if cursor.resume is None:
@@ -206,7 +240,8 @@ class PartitionCursors:
         fences = msgspec.UNSET if self.fences.newest is None else (self.fences.newest,)
         logs, known = self.logs or msgspec.UNSET, self.known or msgspec.UNSET
         newest = self.newest_origin if self._is_bound and self.newest_origin >= 0 else msgspec.UNSET
-        return TailPosition(self.tail, self._last_origin, self._last_at, fences, logs, known, newest)
+        unfenced = msgspec.UNSET if self.unfenced is None else self.unfenced
+        return TailPosition(self.tail, self._last_origin, self._last_at, fences, logs, known, newest, unfenced)
 
     @property
     def known(self) -> KnownEvent | None:
@@ -241,9 +276,9 @@ class PartitionCursors:
         Routes whose positions are before its first record read events: `begin_again` decides that with that record.
         """
         if self.tail is not None:
-            self._before = self.tail, self._last_at
+            self._before = self.tail, self._last_at, self.fences.newest
         self.jumps += 1
-        self.tail, self.fences, self._is_bound, self.retained = None, Fences(), False, 0
+        self.tail, self.fences, self._is_bound, self.retained, self.unfenced = None, Fences(), False, 0, None
         self._bounds.clear()
 
     def begin_again(self, first: int) -> None:
@@ -259,24 +294,40 @@ class PartitionCursors:
     def lacks(self, record: Matched) -> bool:
         """Whether records before this one, which the tail reads next, were removed without having been read.
 
-        After reading began again, records that are older than the last one read before that have been read.
+        After reading began again, records that are older than the last one read before that have been read. That is not
+        enough where the newest fence was not among them: then an older one was, which is no longer known. Otherwise
+        that fence is in force again.
         """
         if self.tail is not None:
             return record.offset > self.tail
-        was_read = self._before is not None and record.offset < self._before[0] and record.at <= self._before[1]
-        return record.offset > 0 and not was_read
+        if self._before is None or record.offset == 0:
+            return record.offset > 0
+        tail, at, fence = self._before
+        was_read = record.offset < tail and record.at <= at and (fence is None or fence.offset < record.offset)
+        if was_read and fence is not None:
+            self.fences.raise_to(fence)
+        return not was_read
 
     def jump(self, first: int, routes: Iterable[str]) -> None:
         """The tail continues here, after records that were removed without having been read. They may have been for any
         route, including one that has no cursor yet."""
         self.jumps += 1
         self.retained = max(self.retained, first)
-        self._is_bound = False
+        self.unfenced, self._is_bound = first, False
         self._bounds.clear()
         for uid in {*self.cursors, *routes}:
             cursor = self.cursor(uid)
             if cursor.counts is None:
                 self._open_gap(cursor, first)
+
+    def found_fence(self, generation: int) -> None:
+        """Routing resumes from this generation, as was read after the tail had missed records, and after it had read
+        all that the log held behind them."""
+        if self.unfenced is not None:
+            newest = self.fences.newest
+            is_older = newest is not None and newest.offset >= self.unfenced
+            self.fences.raise_to(Fence((self.tail or 0) - 1 if is_older else self.unfenced - 1, generation))
+            self.unfenced = None
 
     def emptied(self, first: int, routes: Iterable[str]) -> None:
         """The log is empty and begins at `first`. If records were removed that the tail has not read, the next record
@@ -293,8 +344,9 @@ class PartitionCursors:
             self._turns[route] = None
 
     def events_ended(self, end: int) -> None:
-        """`penstock.events` ended there at some time after the tail reached its position."""
-        if not self._is_bound:
+        """`penstock.events` ended there at some time after the tail reached its position, and after the fence in force
+        was known there."""
+        if not self._is_bound and self.unfenced is None:
             self.newest_origin, self._is_bound = max(self.newest_origin, end - 1), True
 
     def removed_before(self, retained: int) -> None:
@@ -474,6 +526,11 @@ class PartitionCursors:
         cursor.close_gap(known.offset, known.fence)
         return True
 
+    @property
+    def first_bound(self) -> KnownBound | None:
+        """The first that is known where the log still has its records."""
+        return self._bounds[0] if self._bounds else None
+
     def in_gap(self) -> list[str]:
         """The routes that read events."""
         return [uid for uid in self._turns if self.cursors[uid].gap is not None]
@@ -490,11 +547,10 @@ class PartitionCursors:
         """No event from `begin` up to `end` (exclusive) is retained, but the log reaches further back: routes at these
         origins read it from its edge on. Returns what they lose."""
         lost = []
-        fence = newest_before(edge.offset, () if self.fences.newest is None else (self.fences.newest,))
         for cursor, route in self._reading_events(begin, end, routes):
             if (gone := self._lose(cursor, route, edge.whole_from)) is not None:
                 lost.append(gone)
-            cursor.close_gap(edge.offset, max(fence, cursor.fence))
+            cursor.close_gap(edge.offset, max(edge.fence, cursor.fence))
         return lost
 
     def _reading_events(self, begin: int, end: int, routes: Routes) -> list[tuple[Cursor, Route]]:

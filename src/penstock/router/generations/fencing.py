@@ -20,6 +20,12 @@ the generation after G starts there or before, by rule 3, since records of lower
 Events before G's start were written before G's point was made, and so before the fence. A point without a fence shuts
 nothing out, and there is no fence without a point.
 
+So a reader that has missed records of a partition, among which a fence may have been, may read the point that was
+recorded last, at any time afterwards, and ignore records of lower numbers than G's from there on: no fence that it has
+missed is higher, and rule 3 holds for G already. What it then ignores although no fence shuts it out are events before
+G's start, or such that G and its successors write. The dispatcher takes the former from `penstock.events`: all up to
+the end that is read after the point.
+
 Why nothing is misrouted: a version is acknowledged only when the fence of its generation is in every partition, and
 what an older generation decides after it, by other filters, is ignored. If a version needs no other generation, Kafka
 is asked first whether this router may still record: another may have begun without that version.
