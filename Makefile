@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # How many processes run the tests on real things side by side: what one waits for leaves the processors to the others.
 PROCESSES ?= 4
 UPGRADE ?= --upgrade
-PYTEST := PYTHONPATH=tests $(BIN)/pytest -p sharing --durations=10
+PYTEST := $(BIN)/python -m pytest -p tests.sharing --durations=10
 MEASURED := --cov --cov-append --cov-report=
 
 # Every process of a stack, and there are many in the tests, would compile all modules again.
@@ -52,7 +52,6 @@ check: $(VENV)/.ready ## format, lint, types, layers and the documentation's sit
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python tests/check_types.py
 	$(BIN)/lint-imports
 	$(BIN)/python tests/check_site.py
 
@@ -73,14 +72,14 @@ kube-apiserver: $(VENV)/.ready ## build kube-apiserver and etcd for make test-ku
 	@$(BIN)/python -m tools.cluster.kubernetes_binaries
 
 test-kubernetes: kube-apiserver ## the same YAML on the embedded API and on a real kube-apiserver with penstock installed
-	PYTHONPATH=tests $(BIN)/python -m tools.cluster.own_network $(BIN)/pytest -p sharing --durations=10 tests/on_kubernetes $(OPTIONS)
+	$(BIN)/python -m tools.cluster.own_network $(BIN)/python -m pytest -p tests.sharing --durations=10 tests/on_kubernetes $(OPTIONS)
 
 .PHONY: photographs
 photographs: preflight ## take the photographs of the console that the documentation shows
-	PHOTOGRAPHS=docs/images $(PYTEST) tests/integration/console tests/integration/operate/test_operate_console_journey.py $(OPTIONS)
+	PHOTOGRAPHS=docs/images $(PYTEST) tests/integration/console tests/integration/operate/test_console_journey.py $(OPTIONS)
 
 warm-up: $(VENV)/.ready ## make what lets the JVMs of all tests start faster, if it is not there yet
-	@PYTHONPATH=tests:. $(BIN)/python tests/warm_up.py
+	@$(BIN)/python -m tests.warm_up
 
 coverage: ## what the last test runs did not reach
 	@$(BIN)/coverage report --fail-under=88
@@ -91,6 +90,7 @@ format: $(VENV)/.ready ## put the code into its format
 
 docs: $(VENV)/.ready ## write the pages that are made from the code, and build the documentation's site into build/site
 	$(BIN)/python -m penstock.cli.reference > docs/settings.md
+	$(BIN)/python -m tools.messages > docs/messages.md
 	$(BIN)/python -m tools.dependencies.page > docs/licences.md
 	@$(BIN)/python tests/check_site.py
 
@@ -108,7 +108,7 @@ wheel: $(VENV)/.ready ## build the wheel into dist/
 
 tck: $(VENV)/.ready ## the public CESQL test kit: make tck TCK=<folder of cesql_tck>
 	@ls "$(TCK)"/*.yaml >/dev/null 2>&1 || { echo "No test kit in '$(TCK)'. Usage: make tck TCK=<checkout of cloudevents/spec>/cesql/cesql_tck"; exit 2; }
-	TCK="$(abspath $(TCK))" $(BIN)/pytest tests/integration/filters/test_filters_tck.py
+	TCK="$(abspath $(TCK))" $(BIN)/pytest tests/integration/filters/test_tck.py
 
 bench: $(VENV)/.ready ## measure penstock and write docs/benchmarks.md (SCENARIO=… runs one; needs Go)
 	$(BIN)/python -m tools.benchmarks $(if $(SCENARIO),--scenario $(SCENARIO))
@@ -127,6 +127,11 @@ test-cluster: $(VENV)/.ready ## three brokers, a standalone Spark, a real kube-a
 	@$(BIN)/python -m tools.cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE)) \
 	  $(if $(IF_POSSIBLE),|| { [ $$? = 2 ] && echo "LEFT OUT: the cluster could not be tried on this machine (see above)" >&2; })
 
+.PHONY: soak
+soak: $(VENV)/.ready ## a modest load for hours while routes change, with Replays, restarts and the memory of all processes (HOURS=… or MINUTES=…; RATE=… SEED=…; PUBLISH=1 writes docs/reliability.md)
+	$(BIN)/python -m tools.chaos.soak $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(RATE),--rate $(RATE)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(PUBLISH),--publish)
+
 .PHONY: simulate
 simulate: $(VENV)/.ready ## histories of router, dispatcher and control plane on one virtual clock, checked from outside (SECONDS=60 SEED=7)
 	$(BIN)/python tests/simulation/simulate.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
@@ -137,8 +142,8 @@ fuzz: $(VENV)/.ready ## fuzz every parser that sees foreign bytes, guided by cov
 
 conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
 	rm -rf build/conformance
-	CONFORMANCE_RESULTS=build/conformance/specifications.json PYTHONPATH=tests/conformance \
-	  $(BIN)/pytest -p results_plugin tests/conformance $$($(BIN)/penstock conformance tests); \
+	CONFORMANCE_RESULTS=build/conformance/specifications.json \
+	  $(BIN)/python -m pytest -p tests.conformance.results_plugin tests/conformance $$($(BIN)/penstock conformance tests); \
 	  $(BIN)/penstock conformance report && $(BIN)/python -m tools.upstream.page build/conformance/report/conformance.md
 
 upstream: $(VENV)/.ready ## Knative's own end-to-end tests on a fresh stack (RUN='TestBroker.*'; PUBLISH=1 writes docs/conformance.md; needs Go)

@@ -15,14 +15,14 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from only_spark import only_spark
+from tests.only_spark import only_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.engine.jars.jar_cache import Jars
     from penstock.settings import Settings
-    from running import Stack
+    from tests.running import Stack
 
 # A developer's own settings must not change what is tested.
 for name in [name for name in os.environ if name.startswith("PENSTOCK_")]:
@@ -57,7 +57,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The whole stack, real, for all tests of the session."""
-    from running import start_stack, stop_process
+    from tests.running import start_stack, stop_process
 
     # Pods of this image run the command that they name themselves. A machine that pauses is not a Kafka that is away.
     flags = ("--set", 'images={"test/shell*": []}', "--set", "store_timeout_seconds=30")
@@ -80,7 +80,7 @@ def jar_folders() -> Jars:
 def kafka_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of the `kafka` fixture: every port free, data in a temporary folder."""
     from penstock.settings import Settings
-    from running import with_held_ports
+    from tests.running import with_held_ports
 
     return with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("kafka")))
 
@@ -88,7 +88,7 @@ def kafka_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.fixture(scope="session")
 def kafka(kafka_settings: Settings, jar_folders: Jars) -> Iterator[Settings]:
     """The embedded Kafka alone, with its topics. The value is the settings that reach it (`settings.bootstrap`)."""
-    from running import running_kafka
+    from tests.running import running_kafka
 
     with running_kafka(kafka_settings, jar_folders):
         yield kafka_settings

@@ -21,7 +21,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
-from running import eventually
+from tests.waiting import eventually
 
 SECONDS = 120.0
 PHOTOGRAPHS = "PHOTOGRAPHS"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -231,19 +231,3 @@ def read_to_end(settings: Settings, topic: str, seconds: float = 60.0) -> list[M
 def headers_of(message: Message[bytes, bytes]) -> dict[str, bytes]:
     """The headers of a record that have a value, as all of penstock's have."""
     return {name: value for name, value in dict(message.headers() or []).items() if isinstance(value, bytes)}
-
-
-def eventually(look: Callable[[], Any], seconds: float = 60.0, every: float = 0.1) -> Any:
-    """The first true thing that `look` returns; fails with the last thing it saw."""
-    deadline = time.monotonic() + seconds
-    while True:
-        seen: Any = None
-        try:
-            seen = look()
-        except AssertionError as error:
-            seen = error
-        if seen and not isinstance(seen, AssertionError):
-            return seen
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {seconds:g} s in vain; last seen: {seen!r}")
-        time.sleep(every)

@@ -1,4 +1,4 @@
-"""A plugin of pytest (`-p sharing`) for runs in several processes: which tests run in the same one.
+"""A plugin of pytest (`-p tests.sharing`) for runs in several processes: which tests run in the same one.
 
 What is expensive (a stack, a Kafka, a Spark session) is started once per process, by the first test that asks. So tests
 that share it form a group, and one process runs a group. Most of a test on real things is waiting: more processes than
@@ -19,33 +19,33 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 
 GROUPS = {
     "tests/conformance/*": "stack",
-    "tests/integration/engine/test_engine_getting_started.py": "stack",
-    "tests/integration/engine/test_engine_stack.py": "stack",
+    "tests/integration/engine/test_getting_started.py": "stack",
+    "tests/integration/engine/test_stack.py": "stack",
     "tests/integration/examples/*": "stack",
     "tests/integration/operate/*": "stack",
-    "tests/integration/isolation/test_isolation_other_account.py": "stack",
-    "tests/integration/workloads/test_workloads_services.py": "stack",
-    "tests/integration/workloads/test_workloads_controllers.py": "stack",
-    "tests/integration/workloads/test_workloads_encrypted.py": "stack",
-    "tests/integration/workloads/test_workloads_guarded.py": "stack",
+    "tests/integration/isolation/test_other_account.py": "stack",
+    "tests/integration/workloads/test_services.py": "stack",
+    "tests/integration/workloads/test_controllers.py": "stack",
+    "tests/integration/workloads/test_encrypted.py": "stack",
+    "tests/integration/workloads/test_guarded.py": "stack",
     "tests/integration/sources/*": "stack",
     "tests/integration/history/*": "history",
     "tests/integration/isolation/*": "isolation",
-    "tests/integration/faults/test_faults_chaos.py": "chaos",
+    "tests/integration/faults/test_chaos.py": "chaos",
     "tests/integration/faults/*": "faults",
     "tests/integration/dispatcher/*": "dispatcher",
-    "tests/integration/router/test_router_live.py": "router live",
+    "tests/integration/router/test_live.py": "router live",
     "tests/integration/router/*": "router",
     "tests/integration/filters/*": "filters",
     "tests/integration/backtest/*": "filters",
     "tests/integration/ingress/*": "ingress",
     "tests/integration/apiserver/*": "apiserver",
-    "tests/integration/engine/test_engine_given_kafka.py": "given Kafka",
-    "tests/integration/log/*": "log",
+    "tests/integration/engine/test_given_kafka.py": "given Kafka",
+    "tests/integration/kafka/*": "kafka",
     "tests/integration/workloads/*": "workloads",
-    "tests/integration/engine/test_engine_jar_cache.py": "jar cache",
+    "tests/integration/engine/test_jars.py": "jars",
     "tests/integration/controllers/*": "controllers",
-    "tests/integration/engine/test_engine_topics_command.py": "topics command",
+    "tests/integration/engine/test_topics_command.py": "topics command",
 }
 """By file; the first pattern counts. The longest come first: no process should be left alone with one at the end.
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from certificate_files import DAY
-from penstock.web.certificates import KeyPair, issue
-from penstock.web.tls_server import show
+from penstock.web.certificates import KeyPair, issue_certificate
+from penstock.web.tls_context import load_pair
+from tests.certificate_files import DAY
 
 
 class TlsSink(ThreadingHTTPServer):
@@ -25,7 +25,8 @@ class TlsSink(ThreadingHTTPServer):
         self.types: list[str | None] = []
         self.tokens: list[str | None] = []
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        show(context, issue(signer, "sink", [host], DAY, datetime.now(UTC)))
+        pair = issue_certificate(signer, "sink", [host], DAY, datetime.now(UTC))
+        load_pair(context, pair.certificate, pair.key)
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"https://127.0.0.1:{self.server_port}/"
 

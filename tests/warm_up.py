@@ -12,7 +12,7 @@ from pathlib import Path
 from penstock.engine import embedded_kafka, java, spark
 from penstock.engine.jars import jar_cache
 from penstock.settings import Settings
-from running import start_stack, stop_process
+from tests.running import start_stack, stop_process
 from tools.chaos import victims
 from tools.chaos.plan import SPARK_JVM
 

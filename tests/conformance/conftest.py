@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from world import Sinks, World, running_sinks
 
-from running import Stack
+from tests.conformance.world import Sinks, World, running_sinks
+from tests.running import Stack
 
 
 @pytest.fixture(scope="session")

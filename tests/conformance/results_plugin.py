@@ -1,4 +1,4 @@
-"""A plugin of pytest (`-p results_plugin`) that writes results as `penstock conformance report` reads them.
+"""A plugin of pytest (`-p tests.conformance.results_plugin`) that writes results for `penstock conformance report`.
 
 The file is named by CONFORMANCE_RESULTS. A plugin, not a conftest: rows of the assertions name tests of other folders
 too, and their results belong into the same file.

@@ -25,7 +25,8 @@ from lightkube.resources.core_v1 import ConfigMap, Namespace, Pod, Service
 from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
 from lightkube.types import PatchType
 
-from running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 Manifest = dict[str, Any]
 

@@ -20,7 +20,7 @@ from lightkube import KubeConfig
 from lightkube.config.client_adapter import Client, ConnectionParams
 
 from penstock.engine.ports import free_ports
-from running import kubectl_program
+from tests.running import kubectl_program
 from tools.cluster.kubernetes import READY_SECONDS, RealApi
 from tools.cluster.processes import tied
 

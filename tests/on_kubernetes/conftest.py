@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from both_apis import Asked, embedded_api, start_webhook
 
+from tests.on_kubernetes.both_apis import Asked, embedded_api, start_webhook
 from tools.cluster.kubernetes import RealApi, real_api
 
 

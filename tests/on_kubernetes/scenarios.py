@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from both_apis import APPLY, JSON, MERGE, TABLE, Step
+from tests.on_kubernetes.both_apis import APPLY, JSON, MERGE, TABLE, Step
 
 Obj = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim_story import Step, Story
+from tests.simulation.sim_story import Step, Story
 
 FOUND: tuple[Story, ...] = (
     # Retention removes a fence unread, and a task of the former generation writes on.

@@ -21,8 +21,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     PartitionMetadata,
     TopicMetadata,
 )
-from sim_kafka import FencedProducer, Headers, Partition, Record, SimKafka
-from sim_machine import PROCESS, Process, Strand, current, pause, wait
+
+from tests.simulation.sim_kafka import FencedProducer, Headers, Partition, Record, SimKafka
+from tests.simulation.sim_machine import PROCESS, Process, Strand, current, pause, wait
 
 PATIENCE = {"follower": 30.0, "tail": 30.0, "claims": 1.0}
 """Seconds that consumers of some roles wait for something to come. They are asked to wait for a fraction of a second,

@@ -13,13 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sim_kafka import SimKafka
-from sim_machine import Machine, Process, Stuck
-from sim_network import Network, Subscriber
-from sim_oracle import DEFECT, STUCK, Broken, Life, Oracle, Rule
-from sim_stack import Stack
-from sim_story import EVERYTHING, TYPES, Step, Story
-
 from penstock.contract import topics
 from penstock.contract.routes import route_of_key
 from penstock.events.event import CloudEvent
@@ -27,6 +20,12 @@ from penstock.kube.kinds import BROKER, REPLAY, TRIGGER, Key
 from penstock.resources.conditions import READY, find
 from penstock.runtime.times import rfc3339_of
 from penstock.settings import Settings
+from tests.simulation.sim_kafka import SimKafka
+from tests.simulation.sim_machine import Machine, Process, Stuck
+from tests.simulation.sim_network import Network, Subscriber
+from tests.simulation.sim_oracle import DEFECT, STUCK, Broken, Life, Oracle, Rule
+from tests.simulation.sim_stack import Stack
+from tests.simulation.sim_story import EVERYTHING, TYPES, Step, Story
 
 NAMESPACE, BROKER_NAME = "ns", "broker"
 KEYS = ("", "k1", "k2", "k3")

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from sim_machine import Machine
-
 from penstock.contract.topics import EVENTS, TOPICS
+from tests.simulation.sim_machine import Machine
 
 Headers = list[tuple[str, bytes | None]]
 NEVER = float("inf")

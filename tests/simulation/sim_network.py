@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from sim_machine import PROCESS, Machine
-
 from penstock.dispatcher.http.connection import NoConnection, NoResponse, SubscriberResponse
+from tests.simulation.sim_machine import PROCESS, Machine
 
 REPLY = {"ce-specversion": "1.0", "ce-source": "/sim", "ce-type": "reply"}
 LARGEST = 1 << 20

@@ -11,12 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sim_kafka import Partition, SimKafka
-from sim_network import Attempt, Network
-
 from penstock.contract import records as headers
 from penstock.contract import topics
 from penstock.events import kafka_binding
+from tests.simulation.sim_kafka import Partition, SimKafka
+from tests.simulation.sim_network import Attempt, Network
 
 FLUSHED_SECONDS = 4.0
 """Within which the end of a delivery is written down: the longest `cursor_flush_ms`, and what a flush takes."""

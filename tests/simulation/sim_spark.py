@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from sim_kafka import Headers, Partition, Record, SimKafka
-from sim_machine import Machine, Process, Strand, pause, wait
 
 from penstock.contract import records as headers
 from penstock.contract import topics
@@ -34,6 +32,8 @@ from penstock.router.generations.positions import StartOffsets
 from penstock.router.plan.route_index import Bucket, Candidate, RouteTable
 from penstock.router.plan.routing import MILESTONE
 from penstock.settings import Settings
+from tests.simulation.sim_kafka import Headers, Partition, Record, SimKafka
+from tests.simulation.sim_machine import Machine, Process, Strand, pause, wait
 
 STOP_SECONDS = 10.0
 """How long the driver waits for tasks that do not end."""

@@ -16,14 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import structlog
-from api_double import ApiDouble
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from sim_clients import AdminClient, Consumer, Producer
-from sim_kafka import SimKafka
-from sim_machine import PROCESS, EndedItself, Machine, Process, current, end_this_process, living_process
-from sim_network import Network
-from sim_spark import SimSpark
-from sim_threads import install
 
 from penstock.contract.records import record_of, travelling
 from penstock.contract.snapshot import Snapshot
@@ -53,6 +46,21 @@ from penstock.router.service import RouterService, SparkGone
 from penstock.runtime.lifecycle import Lifecycle, first
 from penstock.runtime.tasks import TaskScope
 from penstock.settings import IN_CLUSTER, Settings
+from tests.simulation.sim_clients import AdminClient, Consumer, Producer
+from tests.simulation.sim_kafka import SimKafka
+from tests.simulation.sim_machine import (
+    PROCESS,
+    EndedItself,
+    Machine,
+    Process,
+    current,
+    end_this_process,
+    living_process,
+)
+from tests.simulation.sim_network import Network
+from tests.simulation.sim_spark import SimSpark
+from tests.simulation.sim_threads import install
+from tests.unit.controllers.api_double import ApiDouble
 
 EXPECTED = (
     CannotStop,

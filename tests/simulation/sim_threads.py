@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, tzinfo
 from typing import Any
 
-from sim_machine import PROCESS, Strand, current, pause, wait
+from tests.simulation.sim_machine import PROCESS, Strand, current, pause, wait
 
 PACKAGES = ("contract", "controllers", "dispatcher", "kafka", "router")
 """Of penstock: all their modules are imported at once, so that none of them is later, with the real clock."""

@@ -21,13 +21,12 @@ if os.environ.get("PYTHONHASHSEED") != "0" and __name__ == "__main__":
     # Sets of names are in the same order in every run.
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
 
-for folder in (Path(__file__).parent, Path(__file__).parents[1] / "unit" / "controllers"):
-    sys.path.insert(0, str(folder))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import sim_stack  # noqa: E402
-from found_stories import FOUND  # noqa: E402
-from sim_history import Outcome, happen  # noqa: E402
-from sim_story import Story, make  # noqa: E402
+from tests.simulation import sim_stack
+from tests.simulation.found_stories import FOUND
+from tests.simulation.sim_history import Outcome, happen
+from tests.simulation.sim_story import Story, make
 
 TWICE = 25
 """One history in so many happens twice."""

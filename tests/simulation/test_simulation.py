@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import simulate
-from sim_history import Outcome
-from sim_kafka import FencedProducer, Partition, Record, SimKafka
-from sim_machine import Machine, Process, Strand, Stuck, pause
-from sim_network import Attempt, Network
-from sim_oracle import AGAIN, FALSE_LOSS, LOST, ORDER, SHUT_OUT, STRANGER, Broken, Life, Oracle, Rule
-from sim_story import Story, make
 
 from penstock.contract import records, topics
+from tests.simulation import simulate
+from tests.simulation.sim_history import Outcome
+from tests.simulation.sim_kafka import FencedProducer, Partition, Record, SimKafka
+from tests.simulation.sim_machine import Machine, Process, Strand, Stuck, pause
+from tests.simulation.sim_network import Attempt, Network
+from tests.simulation.sim_oracle import AGAIN, FALSE_LOSS, LOST, ORDER, SHUT_OUT, STRANGER, Broken, Life, Oracle, Rule
+from tests.simulation.sim_story import Story, make
 
 COMMAND = [sys.executable, str(Path(simulate.__file__))]
 

@@ -40,7 +40,7 @@ def main() -> int:
     known = experiments(arguments.seconds)
     chosen = list(known.values()) if arguments.faults == ["all"] else [known[name] for name in arguments.faults]
     if any(one.mounts for one in chosen) and disks.missing() is None and not disks.inside():
-        disks.enter([sys.executable, "-m", "chaos", *sys.argv[1:]])
+        disks.enter([sys.executable, "-m", "tools.chaos", *sys.argv[1:]])
     return max([one_experiment(one, seed, arguments) for one in chosen])
 
 

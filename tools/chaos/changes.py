@@ -133,6 +133,15 @@ class Changes:
             except (PyreqwestError, RuntimeError, OSError, ValueError):
                 await asyncio.sleep(0.3)
 
+    async def until_ready(self, obj: Obj) -> None:
+        """Waits until an object is Ready as it was asked for last."""
+        while True:
+            found = await self.insist(lambda api: api.get(obj, routes.NAMESPACE))
+            generation = found.get("metadata", {}).get("generation")
+            if objects.is_ready(found) and found["status"].get("observedGeneration") == generation:
+                return
+            await asyncio.sleep(0.1)
+
 
 class _Changer:
     """One that changes its own routes: some that come and go, and one whose filter changes."""
@@ -168,7 +177,7 @@ class _Changer:
         expected = Expected(name, [era], start=self._changes.lowest_number())
         self._changes.expected.append(expected)
         await self._changes.insist(lambda api: api.create([extra], routes.NAMESPACE))
-        await self._until_ready(extra)
+        await self._changes.until_ready(extra)
         era.in_force = clock()
         self._changed(asked)
         self._extra.append((extra, expected))
@@ -190,7 +199,7 @@ class _Changer:
         self._changing.eras.append(following)
         changing = self._trigger(self._changing.name, types)
         await self._changes.insist(lambda api: api.patch(changing, {"spec": changing["spec"]}, routes.NAMESPACE))
-        await self._until_ready(changing)
+        await self._changes.until_ready(changing)
         following.in_force = before.replaced = clock()
         self._changed(asked)
 
@@ -210,14 +219,6 @@ class _Changer:
                 return True
             await asyncio.sleep(0.2)
         return False
-
-    async def _until_ready(self, obj: Obj) -> None:
-        while True:
-            found = await self._changes.insist(lambda api: api.get(obj, routes.NAMESPACE))
-            generation = found.get("metadata", {}).get("generation")
-            if objects.is_ready(found) and found["status"].get("observedGeneration") == generation:
-                return
-            await asyncio.sleep(0.1)
 
     def _trigger(self, name: str, types: frozenset[str]) -> Obj:
         return routes.manifest(routes.Route(name, types, filters=routes.one_of(types)), self._changes.urls)

@@ -12,6 +12,7 @@ any era that was not over before it was sent, for what counts is the filter at t
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -40,6 +41,7 @@ class Expected:
 
     name: str
     eras: list[Era]
+    """From the first to the last. One is settled before the next is requested."""
     ordered: bool = False
     start: int = 0
     """No event with a lower number has to arrive."""
@@ -48,13 +50,18 @@ class Expected:
 
     def must_take(self, kind: str, sent: float, accepted: float) -> bool:
         """Whether an accepted event has to arrive."""
-        return any(kind in era.types and sent >= era.in_force and accepted <= era.settled for era in self.eras)
+        following = bisect.bisect_right(self.eras, sent, key=lambda era: era.in_force)
+        if not following:
+            return False
+        era = self.eras[following - 1]
+        return kind in era.types and accepted <= era.settled
 
     def may_take(self, kind: str, sent: float, accepted: float) -> bool:
         """Whether an event may arrive; `accepted` is NEVER where no 202 was seen."""
         if accepted < self.eras[0].requested:
             return False
-        return any(kind in era.types and sent <= era.replaced for era in self.eras)
+        first = bisect.bisect_left(self.eras, sent, key=lambda era: era.replaced)
+        return any(kind in self.eras[number].types for number in range(first, len(self.eras)))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ AGAIN_SECONDS = 0.5
 """What is removed meanwhile is taken as well."""
 STEADY_SECONDS = 10.0
 INSUFFICIENT_STORAGE = "507"
-SIGNS = re.compile(r"disk is|No space left|MiB are free|make room", re.IGNORECASE)
+SIGNS = re.compile(r"disk is|No space left|MiB are free|make room|free some space", re.IGNORECASE)
 
 
 class FullDisk(Experiment):

@@ -146,7 +146,9 @@ class _Connection(asyncio.Protocol):
         self._body += body
 
     def on_message_complete(self) -> None:
-        receiver, name, ident = self._receiver, self._url.decode().lstrip("/"), self._headers.get("ce-id", "")
+        receiver, ident = self._receiver, self._headers.get("ce-id", "")
+        subscriber = self._url.decode().lstrip("/")
+        name = self._headers.get("ce-penstockreplay", subscriber)  # what a Replay delivers has a book of its own
         book = receiver.books.at(name)
         complaint = fault_of(ident, self._headers, self._body)
         if complaint is not None:
@@ -154,7 +156,7 @@ class _Connection(asyncio.Protocol):
             self._answer(202)
             return
         book.attempt(ident, next(receiver.books.serials))
-        manners = manners_of(name, receiver.chance)
+        manners = manners_of(subscriber, receiver.chance)
         if manners.delay:
             asyncio.get_running_loop().call_later(manners.delay, self._finish, name, ident, manners)
         else:

@@ -15,13 +15,15 @@ from tools.benchmarks.report import between, between_marks, machine
 from tools.chaos.memory import MIB, WARM_UP_SECONDS, usages
 from tools.chaos.plan import VICTIMS, Way
 from tools.chaos.process_faults import PROCESSES
-from tools.chaos.results import Outcome, Result
+from tools.chaos.results import SOAK, Outcome, Result
 
 BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
 ROWS_BEGIN, ROWS_END = "<!-- single faults: begin -->", "<!-- single faults: end -->"
 """Between these is a table to which each experiment adds its rows."""
 SOAK_BEGIN, SOAK_END = "<!-- soak: begin -->", "<!-- soak: end -->"
-SOAK_CHART = "soak.svg"
+MEMORY_CHART = "memory.svg"
+SOAK_CHART = "pictures/soak-memory.svg"
+"""Beside the page."""
 HEAD = """| fault | what was done | recovery | silence | accepted | lost | reported | out of order | again | on |
 |---|---|---|---|---|---|---|---|---|---|"""
 SHOWN = 20
@@ -31,9 +33,9 @@ SHOWN = 20
 def write(result: Result, folder: Path) -> None:
     """Leaves `report.json` and `report.md` in the folder; for a single fault they are named after it."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = "report" if result.experiment == PROCESSES else result.experiment
+    name = "report" if result.experiment in (PROCESSES, SOAK) else result.experiment
     if result.memory:
-        (folder / f"{name}.svg").write_text(memory_chart(result))
+        (folder / MEMORY_CHART).write_text(memory_chart(result))
     (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(as_json(result)), indent=2))
     (folder / f"{name}.md").write_text(markdown(result) + "\n")
 
@@ -43,8 +45,8 @@ def publish(result: Result, page: Path) -> None:
     if result.experiment == PROCESSES:
         between_marks(page, BEGIN, END, markdown(result))
         return
-    if result.memory:
-        page.with_name(SOAK_CHART).write_text(memory_chart(result))
+    if result.experiment == SOAK:
+        (page.parent / SOAK_CHART).write_text(memory_chart(result))
         chart = f"![memory of each process over the run]({SOAK_CHART})"
         between_marks(page, SOAK_BEGIN, SOAK_END, f"{markdown(result)}\n\n{chart}")
         return
@@ -87,6 +89,8 @@ def _place(name: str) -> tuple[int, int]:
 
 def markdown(result: Result) -> str:
     """The figures as a page's section."""
+    if result.experiment == SOAK:
+        return soak(result)
     if result.experiment != PROCESSES:
         return single(result)
     lines = [
@@ -115,13 +119,37 @@ def single(result: Result) -> str:
         *machine({"date": time.strftime("%Y-%m-%d")}),
         "",
         f"Seed {result.seed}, {result.rate:g} events a second, {result.seconds / 60:.1f} minutes; "
-        f"{result.deliveries:,} deliveries, {result.changed:,} route changes, {result.replays} replays. "
+        f"{result.deliveries:,} deliveries, {result.changed:,} route changes. "
         f"Attempts to send that were not accepted: {refused}. The supervisor ended by itself {result.gave_up} times.",
         "",
         HEAD,
         *step_rows(result),
         *(["", *(f"- {step.what}: {step.seen}" for step in result.steps if step.seen)]),
-        *(memory_table(result) if result.memory else ()),
+    ]
+    return "\n".join(lines)
+
+
+def soak(result: Result) -> str:
+    """The figures of hours under a modest load."""
+    rows = [
+        f"| {one.at / 60:.0f} min | {one.what} | {_seconds(one.recovery)} | {_seconds(one.silence)} | {one.seen} |"
+        for one in result.steps
+    ]
+    lines = [
+        *machine({"date": time.strftime("%Y-%m-%d")}),
+        "",
+        f"Seed {result.seed}, {result.rate:g} events a second, {result.seconds / 60:.0f} minutes.",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in totals(result)),
+        f"| route changes of all kinds | {result.changed:,} |",
+        f"| Replays | {result.replays} |",
+        "",
+        "| after | what was ended, and how | recovery | silence | shown |",
+        "|---|---|---|---|---|",
+        *rows,
+        *memory_table(result),
     ]
     return "\n".join(lines)
 
@@ -183,7 +211,7 @@ def totals(result: Result) -> list[tuple[str, str]]:
         ("delivered again", f"{sum(found.duplicates.values()):,}"),
         ("attempts to send that were not accepted, and repeated", refused),
         ("events that needed more than one attempt to send", f"{result.resent:,}"),
-        ("route changes", changes),
+        ("routes created and filters changed", changes),
         ("the supervisor gave up a component hit too often", f"{result.gave_up}"),
     ]
 

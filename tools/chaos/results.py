@@ -8,6 +8,9 @@ from tools.chaos.checker import Findings
 from tools.chaos.memory import Samples
 from tools.chaos.plan import Fault
 
+SOAK = "soak"
+"""The name of the experiment that lasts for hours."""
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -84,6 +84,8 @@ STEADY = (
     Route("channel", frozenset({CHANNEL}), "Subscription", annotations=_KEY),
     Route("channel-asks", frozenset({CHANNEL}), "Subscription", reply_to="channel-answers"),
 )
+HELD = _trigger("held", LEFT, RIGHT, annotations=_KEY)
+"""For experiments that pause it throughout, so that its events wait."""
 HEALTHY = frozenset({"all", "ordered", "asks", "answers", "channel", "channel-asks"})
 """Subscribers whose deliveries show that the stack is well again."""
 

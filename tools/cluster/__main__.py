@@ -36,7 +36,7 @@ def main() -> int:
     if not own_network.inside():
         if code := _prepared():
             return code
-        own_network.enter([sys.executable, "-m", "cluster", *sys.argv[1:]])
+        own_network.enter([sys.executable, "-m", "tools.cluster", *sys.argv[1:]])
         print(own_network.NOT_ALLOWED, file=sys.stderr)
     # Elsewhere than the files that a Worker must not see.
     folder = Path(tempfile.mkdtemp(prefix="penstock-cluster-"))

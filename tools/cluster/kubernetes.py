@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from penstock.engine.ports import free_ports
 from penstock.runtime.errors import UserError
-from penstock.web.certificates import issue, make_authority
+from penstock.web.certificates import issue_certificate, make_authority
 from tools.cluster import kubernetes_binaries as binaries
 from tools.cluster.processes import tied
 
@@ -235,7 +235,7 @@ def _answers(url: str, authority: Path) -> bool:
 def _write_pki(folder: Path, address: str) -> None:
     now, lasts = datetime.now(UTC), timedelta(days=1)
     authority = make_authority("real", lasts, now)
-    server = issue(authority, "kube-apiserver", [address, "kubernetes.default.svc"], lasts, now)
+    server = issue_certificate(authority, "kube-apiserver", [address, "kubernetes.default.svc"], lasts, now)
     (folder / "ca.crt").write_bytes(authority.certificate)
     (folder / "server.crt").write_bytes(server.certificate)
     (folder / "server.key").write_bytes(server.key)

@@ -60,6 +60,8 @@ class Result:
 
     outcomes: list[Outcome] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
+    forgotten: int = 0
+    """Events that Kafka had confirmed and lost, which the pipelines refused to pass over in silence."""
     accepted: int = 0
     deliveries: int = 0
     counted: float = 0.0
@@ -107,6 +109,7 @@ def markdown(result: Result) -> str:
         "",
         f"{result.accepted:,} events accepted, {result.deliveries:,} deliveries; lost {len(result.findings.lost)}, "
         f"out of order {len(result.findings.misordered)}, delivered again {again:,}.",
+        *([f"Confirmed by Kafka and lost by it: {result.forgotten:,}."] if result.forgotten else []),
         f"Attempts to send that were not accepted, and repeated: {refused}.",
         f"Roles that ended by themselves, and were started again: {', '.join(result.restarted) or 'none'}.",
         f"Every route was Ready after {result.start_seconds:.0f} s; all of it took {result.seconds:.0f} s.",

@@ -15,7 +15,7 @@ from penstock.settings import Settings
 from tools.benchmarks import objects
 from tools.chaos import checker, routes
 from tools.chaos.books import Books
-from tools.chaos.checker import Era, Expected
+from tools.chaos.checker import Era, Expected, Lost
 from tools.chaos.events import CHANNEL_ANSWER
 from tools.chaos.load import Load
 from tools.chaos.receiver import Receiver
@@ -27,6 +27,7 @@ from tools.cluster.faults import Faults
 from tools.cluster.gaps import Gaps
 from tools.cluster.installation import USER, Installation
 from tools.cluster.kafka import KafkaCluster, running_cluster
+from tools.cluster.kafka_faults import KafkaFaults
 from tools.cluster.kubernetes import RealApi, real_api
 from tools.cluster.results import Outcome, Result
 from tools.cluster.spark_faults import SparkFaults
@@ -45,7 +46,15 @@ AS_IT_COMES = {
 """Brokers as Kafka sets them up, but that two cores are to bear three of them: few partitions, and controllers that
 wait longer for one another before they elect another."""
 DEFAULT = ("control", "broker", "executor", "frozen-executor", "pipeline", "worker", "ingress", "frozen-pipeline")
-MORE = ("frozen-driver", "stop-control", "stop-pipeline", "foreign-control", "more-partitions")
+MORE = (
+    "frozen-driver",
+    "stop-control",
+    "stop-pipeline",
+    "foreign-control",
+    "more-partitions",
+    "below-min-insync",
+    "unclean-election",
+)
 """Faults, and changes that people make, that are tried when they are asked for."""
 
 
@@ -70,6 +79,7 @@ class Run:
         """Brokers, etcd and the API server; started in the main thread, with whose end they are killed."""
         self._spark: StandaloneSpark | None = None
         self._installation: Installation | None = None
+        self._kafka_faults: KafkaFaults | None = None
         self.result = Result()
         self._books = Books()
         self._gaps = Gaps()
@@ -145,6 +155,9 @@ class Run:
     def _faults(self, installation: Installation, kafka: KafkaCluster, spark: StandaloneSpark) -> list[Strike]:
         faults, spark_faults = Faults(installation, kafka), SparkFaults(spark, self._receiver.port)
         changes = Changes(self._folder / "changes", installation)
+        self._kafka_faults = KafkaFaults(
+            self._folder / "kafka-faults", installation, kafka, self._books.sent, self._say
+        )
         every: dict[str, Strike] = {
             "control": faults.kill_control,
             "broker": faults.kill_broker,
@@ -159,6 +172,8 @@ class Run:
             "stop-pipeline": faults.stop_pipeline,
             "foreign-control": changes.foreign_control,
             "more-partitions": changes.grow,
+            "below-min-insync": self._kafka_faults.below_min_insync,
+            "unclean-election": self._kafka_faults.unclean_election,
         }
         return [every[name] for name in self._only or DEFAULT]
 
@@ -204,12 +219,17 @@ class Run:
         deadline = clock() + DRAIN_SECONDS
         while clock() < deadline:
             await asyncio.sleep(1)
-            if not any(True for one in self._expected for _ in checker.lost(self._books, one)):
+            if all(self._forgotten(lost) for one in self._expected for lost in checker.lost(self._books, one)):
                 return
+
+    def _forgotten(self, lost: Lost) -> bool:
+        return self._kafka_faults is not None and self._kafka_faults.forgotten(lost)
 
     def _conclude(self, installation: Installation) -> None:
         self.result.seconds = clock() - self._began
-        self.result.findings = checker.check(self._books, self._expected)
+        found = self.result.findings = checker.check(self._books, self._expected)
+        self.result.forgotten = len({one.id for one in found.lost if self._forgotten(one)})
+        found.lost = [one for one in found.lost if not self._forgotten(one)]
         self.result.accepted, self.result.deliveries = self._books.sent.count, self._books.deliveries
         self.result.refused = dict(self._books.sent.refused)
         self.result.restarted = installation.restarted

@@ -23,7 +23,7 @@ from lightkube.resources.core_v1 import ConfigMap, Secret
 from lightkube.types import OnErrorAction, OnErrorResult, PatchType
 
 from penstock.runtime.times import rfc3339
-from penstock.web.certificates import KeyPair, issue, make_authority
+from penstock.web.certificates import KeyPair, issue_certificate, make_authority
 from tools.upstream import binaries
 
 KINDS = binaries.MODULE / "certificate-kinds.yaml"
@@ -186,7 +186,9 @@ def signed(spec: Manifest, signer: KeyPair) -> KeyPair:
     if spec.get("isCA") or not hosts:
         raise CannotIssue("an authority signs servers here, which need dnsNames or ipAddresses")
     try:
-        return issue(signer, str(spec.get("commonName") or hosts[0])[:LONGEST_NAME], hosts, LASTS, datetime.now(UTC))
+        return issue_certificate(
+            signer, str(spec.get("commonName") or hosts[0])[:LONGEST_NAME], hosts, LASTS, datetime.now(UTC)
+        )
     except ValueError as error:
         raise CannotIssue(str(error)) from error
 

@@ -1,4 +1,4 @@
-"""JSON documents as bytes and as values, and the few parts of an object's metadata that are asked for all the time."""
+"""JSON documents as bytes and as values, and access to the metadata of objects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(body: bytes) -> Any:
-    """The value of a JSON document; raises msgspec.DecodeError if it is none."""
+    """The value of a JSON document; raises msgspec.DecodeError if it is invalid."""
     return _decoder.decode(body)
 
 
@@ -39,6 +39,6 @@ def labels_of(body: bytes) -> dict[str, str]:
 
 
 def meta(obj: Obj) -> Obj:
-    """The object's metadata, made if missing."""
+    """The object's metadata, created if missing."""
     metadata: Obj = obj.setdefault("metadata", {})
     return metadata

@@ -1,4 +1,4 @@
-"""Everything the API can refuse, as Kubernetes `Status` objects with the reason and code that clients switch on."""
+"""The errors of the API, as Kubernetes `Status` objects with the code and reason that clients act on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class ApiError(Exception):
-    """A refusal; `status()` is the body of the answer."""
+    """A failed request; `status()` is the body of its response."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class ApiError(Exception):
         self.details, self.headers = details, headers or {}
 
     def status(self) -> dict[str, Any]:
-        """The `Status` object of this refusal."""
+        """The `Status` object of this error."""
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -38,7 +38,7 @@ class ApiError(Exception):
 
 
 MAX_COMPLAINTS = 50
-"""How many complaints about one object are told; a list of a million wrong items has no more to say."""
+"""How many complaints about one object are shown."""
 
 
 def _about(group: str, plural: str, name: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def qualified(group: str, plural: str) -> str:
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
-    """There is no such object."""
+    """The object does not exist."""
     message = f'{qualified(group, plural)} "{name}" not found'
     return ApiError(404, "NotFound", message, details=_about(group, plural, name))
 
@@ -81,14 +81,14 @@ def apply_conflict(conflicts: list[tuple[str, str]]) -> ApiError:
     managers: dict[str, list[str]] = {}
     for manager, path in conflicts:
         managers.setdefault(manager, []).append(path)
-    told = "\n".join(
+    shown = "\n".join(
         f"conflict with {manager}: {paths[0]}"
         if len(paths) == 1
         else f"conflicts with {manager}:\n" + "\n".join(f"- {path}" for path in paths)
         for manager, paths in managers.items()
     )
     count = len(conflicts)
-    message = f"Apply failed with {count} conflict{'s' if count > 1 else ''}: {told}"
+    message = f"Apply failed with {count} conflict{'s' if count > 1 else ''}: {shown}"
     causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path}
         for manager, path in conflicts
@@ -100,8 +100,8 @@ def invalid(group: str, kind: str, name: str, complaints: list[tuple[str, str, s
     """The object breaks its schema; `complaints` holds (field path, reason, sentence)."""
     more = len(complaints) - MAX_COMPLAINTS
     complaints = complaints[:MAX_COMPLAINTS]
-    told = [f"{path}: {sentence}" for path, _, sentence in complaints] + [f"and {more} more"] * (more > 0)
-    joined = told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"
+    shown = [f"{path}: {sentence}" for path, _, sentence in complaints] + [f"and {more} more"] * (more > 0)
+    joined = shown[0] if len(shown) == 1 else "[" + ", ".join(shown) + "]"
     label = f"{kind}.{group}" if group else kind
     causes = [{"reason": reason, "message": sentence, "field": path} for path, reason, sentence in complaints]
     details = {**_about(group, kind, name), "causes": causes}
@@ -109,19 +109,19 @@ def invalid(group: str, kind: str, name: str, complaints: list[tuple[str, str, s
 
 
 def bad_request(message: str) -> ApiError:
-    """The request itself makes no sense."""
+    """The request is malformed."""
     return ApiError(400, "BadRequest", message)
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
-    """The user may not do this, or nobody may do it now."""
+    """The user may not do this, or it is not possible now."""
     subject = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
-    shown = f"{subject} is forbidden: {why}"
-    return ApiError(403, "Forbidden", shown, details=_about(group, plural, name))
+    message = f"{subject} is forbidden: {why}"
+    return ApiError(403, "Forbidden", message, details=_about(group, plural, name))
 
 
 def terminating(group: str, plural: str, name: str, namespace: str) -> ApiError:
-    """The namespace is going, so nothing new may come into it; the cause is what clients tell it by."""
+    """The namespace is being deleted, so nothing can be created in it; clients recognize this by the cause."""
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
     error = forbidden(group, plural, name, why)
     cause = {
@@ -134,17 +134,17 @@ def terminating(group: str, plural: str, name: str, namespace: str) -> ApiError:
 
 
 def unauthorized() -> ApiError:
-    """No valid token came with the request."""
+    """The request has no valid token."""
     return ApiError(401, "Unauthorized", "Unauthorized", headers={"www-authenticate": "Bearer"})
 
 
 def method_not_allowed() -> ApiError:
-    """The resource does not know this verb."""
+    """The resource does not support this verb."""
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
-def vacant(kind: str) -> ApiError:
-    """Nothing of this kind can be kept, since nothing here would bring it to life."""
+def not_supported(kind: str) -> ApiError:
+    """Objects of this kind cannot be created, because nothing here would act on them."""
     return ApiError(405, "MethodNotAllowed", f"{kind} is not supported by this server, so that none can be created")
 
 
@@ -154,24 +154,24 @@ def too_large(limit: int) -> ApiError:
 
 
 def too_many_values(limit: int) -> ApiError:
-    """The body is not too long, but has too many parts."""
+    """The body has too many values."""
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit} values")
 
 
 def unsupported_media(accepted: str) -> ApiError:
-    """The body is of a type that this resource cannot take."""
+    """The resource does not accept bodies of this type."""
     message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
     return ApiError(415, "UnsupportedMediaType", message)
 
 
 def expired(message: str) -> ApiError:
-    """The resourceVersion or continue token is too old; the client lists anew."""
+    """The resourceVersion or continue token is too old; the client lists again."""
     return ApiError(410, "Expired", message)
 
 
-def from_the_future(asked: int, current: int) -> ApiError:
-    """The resourceVersion has not been reached; the client waits or lists anew."""
-    message = f"Too large resource version: {asked}, current: {current}"
+def future_version(wanted: int, current: int) -> ApiError:
+    """The resourceVersion has not been reached; the client waits or lists again."""
+    message = f"Too large resource version: {wanted}, current: {current}"
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
@@ -180,5 +180,5 @@ def from_the_future(asked: int, current: int) -> ApiError:
 
 
 def too_many(message: str) -> ApiError:
-    """A limit of the server is reached; the client comes back later."""
+    """A limit of the server is reached; the client retries later."""
     return ApiError(429, "TooManyRequests", message, details={"retryAfterSeconds": 5}, headers={"retry-after": "5"})

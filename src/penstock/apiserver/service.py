@@ -1,7 +1,7 @@
-"""The API server as a component: puts the parts together, listens, and stops in order.
+"""The API server as a component: composes the parts, listens, and stops in order.
 
-Here, and only here, the generic server meets the kinds of this project: their definitions, their admission, and the
-ConfigMaps that configure it.
+The generic server is connected to the kinds of this project here: their definitions, their admission plugins, and the
+ConfigMaps that configure those.
 """
 
 from __future__ import annotations
@@ -17,34 +17,36 @@ from pathlib import Path
 from starlette.types import ASGIApp
 
 from penstock.apiserver.access import identity, kubeconfig, policy
-from penstock.apiserver.access import kubeconfig as certificates
 from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.identity import Revocations
 from penstock.apiserver.access.policy import Authorizer
-from penstock.apiserver.access.signing_keys import keep_forever, load_signer
+from penstock.apiserver.access.signing_keys import load_signer, rotate_keys_forever
 from penstock.apiserver.cluster import bootstrap, node
 from penstock.apiserver.cluster.aggregation import Aggregation
-from penstock.apiserver.cluster.eventing_admission import RESOURCE as SINK_BINDINGS
-from penstock.apiserver.cluster.eventing_admission import BindingGate, EventingGate, FeaturesGate
-from penstock.apiserver.cluster.rbac_admission import RbacGate
+from penstock.apiserver.cluster.eventing_admission import (
+    SINK_BINDINGS,
+    EventingAdmission,
+    FeaturesAdmission,
+    SinkBindingAdmission,
+)
+from penstock.apiserver.cluster.rbac_admission import RbacAdmission
 from penstock.apiserver.documents import decode
 from penstock.apiserver.http.app import VERSION, ApiApp
-from penstock.apiserver.http.audit import Audited, AuditFile
+from penstock.apiserver.http.audit import AuditFile, AuditMiddleware
 from penstock.apiserver.http.connections import BoundedConnection
-from penstock.apiserver.http.read_endpoints import ReadingVerbs
-from penstock.apiserver.http.request_limits import FairUse
+from penstock.apiserver.http.read_endpoints import ReadEndpoints
+from penstock.apiserver.http.request_limits import RequestLimits
 from penstock.apiserver.http.watching import Watches
-from penstock.apiserver.http.write_endpoints import Changer
+from penstock.apiserver.http.write_endpoints import WriteEndpoints
 from penstock.apiserver.kinds import custom_kinds
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
-from penstock.apiserver.store.encryption import WrongKey, load_seals
+from penstock.apiserver.store.encryption import WrongKey, load_keyring, reencrypt
 from penstock.apiserver.store.expiry import expire_forever
-from penstock.apiserver.store.reencryption import reencrypt
 from penstock.apiserver.store.storage import Change, Store
-from penstock.apiserver.verbs.admission import Gates
+from penstock.apiserver.verbs.admission import AdmissionChain
 from penstock.apiserver.verbs.history import WatchHistory
-from penstock.apiserver.verbs.namespace_finalizer import Emptying
+from penstock.apiserver.verbs.namespace_finalizer import NamespaceCleaner
 from penstock.apiserver.verbs.writing import Verbs
 from penstock.kube.kinds import Obj
 from penstock.resources import registry as project_kinds
@@ -57,14 +59,14 @@ from penstock.web.tls_context import RenewedContext
 from penstock.web.tls_server import server_names
 
 SWITCH_SECONDS = 0.0005
-"""How soon the writer's thread gets its turn while the loop is busy; every statement of SQLite asks for one."""
+"""Python's switch interval: how long the writer's thread waits for a busy event loop, at every SQLite statement."""
 
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
-    """Serves until told to stop."""
-    # Taken first, so that a port in use is told before anything is touched.
-    taken = listen(lifecycle, "the API", settings.host, settings.api_port, "api_port")
-    with contextlib.closing(taken) as listener:
+    """Serves until stopped."""
+    # First, so that a port in use is reported before anything is written.
+    listening = listen(lifecycle, "the API", settings.host, settings.api_port, "api_port")
+    with contextlib.closing(listening) as listener:
         await _run(settings, lifecycle, listener)
 
 
@@ -73,8 +75,8 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
     sys.setswitchinterval(SWITCH_SECONDS)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     pki = settings.data_dir / "pki"
-    certificates.ensure(pki, *server_names(settings))
-    _write_kubeconfigs(settings, pki, identity.load_tokens(pki / "tokens.json")[1])
+    kubeconfig.ensure_certificate(pki, *server_names(settings))
+    _write_kubeconfigs(settings, pki, identity.load_component_tokens(pki / "tokens.json")[1])
     owner, watches = TaskScope(), Watches()
     try:
         async with assembled(settings, owner, watches) as app:
@@ -86,28 +88,28 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
 
 @contextlib.asynccontextmanager
 async def assembled(settings: Settings, owner: TaskScope, watches: Watches) -> AsyncIterator[ASGIApp]:
-    """The application over the data folder, with everything that goes on behind it."""
+    """The application over the data folder, with its background tasks."""
     pki = settings.data_dir / "pki"
     authorizer = Authorizer()
-    gate, bindings = EventingGate(settings, authorizer), BindingGate()
+    eventing, bindings = EventingAdmission(settings, authorizer), SinkBindingAdmission()
     registry = Registry(CORE_KINDS, project_kinds.CONVERSIONS)
-    verbs = Verbs(registry, Gates(gate, bindings, FeaturesGate(), RbacGate(authorizer)))
-    emptying = Emptying(verbs)
+    verbs = Verbs(registry, AdmissionChain(eventing, bindings, FeaturesAdmission(), RbacAdmission(authorizer)))
+    cleaner = NamespaceCleaner(verbs)
     aggregation = Aggregation(verbs, bootstrap.kind_of(registry, policy.GROUP, "ClusterRole"))
     history: WatchHistory | None = None
 
     def committed(changes: list[Change]) -> None:
         _follow_definitions(registry, changes)
-        for follower in (gate, bindings, authorizer, aggregation, emptying):
+        for follower in (eventing, bindings, authorizer, aggregation, cleaner):
             follower.follow(changes)
         if history is not None:
             history.publish(changes)
 
-    seals = load_seals(settings.secrets_key_file, settings.secrets_key_command, pki)
-    reencrypt(settings.data_dir / "api.db", seals)
-    store = Store(settings.data_dir / "api.db", committed, owner, seals)
+    keyring = load_keyring(settings.secrets_key_file, settings.secrets_key_command, pki)
+    reencrypt(settings.data_dir / "api.db", keyring)
+    store = Store(settings.data_dir / "api.db", committed, owner, keyring)
     try:
-        await _load(store, registry, gate)
+        await _load(store, registry, eventing)
         stored = [decode(body) for body in (await store.page(SINK_BINDINGS, None)).bodies]
         bindings.load(stored, await _configmaps(store, None))
         await authorizer.load(store)
@@ -120,22 +122,22 @@ async def assembled(settings: Settings, owner: TaskScope, watches: Watches) -> A
             objects=project_kinds.bootstrap_configmaps(settings),
         )
         history = WatchHistory(store.version())
-        tokens, _ = identity.load_tokens(pki / "tokens.json")
+        tokens, _ = identity.load_component_tokens(pki / "tokens.json")
         signer = load_signer(pki)
         api = ApiApp(
             registry,
             store,
-            ReadingVerbs(store, history, watches),
-            Changer(store, verbs, authorizer),
-            authenticator=Authenticator(tokens, signer, _lookup(store), is_revoked=Revocations(pki).covers),
+            ReadEndpoints(store, history, watches),
+            WriteEndpoints(store, verbs, authorizer),
+            authenticator=Authenticator(tokens, signer, _lookup(store), is_revoked=Revocations(pki).is_revoked),
             authorizer=authorizer,
-            fair_use=FairUse(settings.api_requests_per_second, time.monotonic),
+            limits=RequestLimits(settings.api_requests_per_second, time.monotonic),
             address=f"{reachable(settings.host)}:{settings.api_port}",
             logs=settings.data_dir / "logs" / "pods",
         )
-        owner.start(expire_forever(store), "expiry of events")
-        owner.start(keep_forever(pki, signer, settings.signing_key_days), "keys for tokens")
-        owner.start(emptying.run(store), "emptying of namespaces")
+        owner.start(expire_forever(store), "expiry of Events")
+        owner.start(rotate_keys_forever(pki, signer, settings.signing_key_days), "rotation of signing keys")
+        owner.start(cleaner.run(store), "namespace cleaner")
         owner.start(aggregation.run(store), "aggregation of ClusterRoles")
         with _audited(api.application(), settings) as app:
             yield app
@@ -146,12 +148,12 @@ async def assembled(settings: Settings, owner: TaskScope, watches: Watches) -> A
 
 @contextlib.contextmanager
 def _audited(app: ASGIApp, settings: Settings) -> Iterator[ASGIApp]:
-    """The application, with an audit log where one is asked for."""
+    """The application, with an audit log if one is configured."""
     if settings.api_audit_log is None:
         yield app
         return
-    with contextlib.closing(AuditFile(settings.api_audit_log)) as lines:
-        yield Audited(app, lines)
+    with contextlib.closing(AuditFile(settings.api_audit_log)) as file:
+        yield AuditMiddleware(app, file)
 
 
 async def _serve(
@@ -167,15 +169,15 @@ async def _serve(
             lifecycle.ready(url=f"https://{server.address}")
             await lifecycle.stopping.wait()
         finally:
-            # Watches never end on their own; everything else is given time to finish.
+            # Watches would not end by themselves within the grace period, which is for all other requests.
             watches.end_all()
 
 
-async def _load(store: Store, registry: Registry, gate: EventingGate) -> None:
-    """Brings what is stored to those who follow changes from now on."""
+async def _load(store: Store, registry: Registry, eventing: EventingAdmission) -> None:
+    """Loads stored definitions and ConfigMaps; later changes are followed."""
     for body in (await store.page(custom_kinds.RESOURCE, "")).bodies:
         _define(registry, decode(body))
-    gate.load(await _configmaps(store, gate.namespace))
+    eventing.load(await _configmaps(store, eventing.namespace))
 
 
 def _lookup(store: Store) -> Callable[[str, str, str], Obj | None]:
@@ -213,11 +215,13 @@ def _write_kubeconfigs(settings: Settings, pki: Path, by_user: dict[str, str]) -
         ("kubeconfig-node", identity.NODE, here),
         ("kubeconfig-data-plane", identity.DATA_PLANE, here),
     ):
-        kubeconfig.write(settings.data_dir / name, server=server, authority=authority, user=user, token=by_user[user])
+        kubeconfig.write_kubeconfig(
+            settings.data_dir / name, server=server, authority=authority, user=user, token=by_user[user]
+        )
 
 
 def _allow_many_connections() -> None:
-    """Every watch is a connection; the usual soft limit of 1,024 files is too low for thousands of them."""
+    """Raises the soft limit of open files, usually 1,024: every watch holds a connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = hard if hard != resource.RLIM_INFINITY else 65536
     if soft < wanted:

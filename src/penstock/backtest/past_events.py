@@ -36,7 +36,7 @@ class Question:
     window: Window
     targets: tuple[str, ...]
     attributes: frozenset[str]
-    """What filters ask for; what every event has comes anyway."""
+    """Attributes that filters use, besides those of every event."""
 
     @property
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a backtest counts, and its result. Pure."""
+"""The result of a backtest: counts by hour, examples, and expectations such as `added=0`. Pure."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class EventCounts:
 
 @dataclass(frozen=True)
 class SampleEvent:
-    """One event, to be looked at."""
+    """An event shown as an example."""
 
     id: str
     type: str
@@ -136,7 +136,7 @@ class BacktestReport:
     results: tuple[TriggerResult, ...]
     window: Window
     events: int
-    """Looked at."""
+    """Events that were read."""
     seconds: float
     """What it took, without the start of Spark."""
 
@@ -181,8 +181,6 @@ def _newest(tallies: Sequence[Tally], most: int) -> tuple[Place, ...]:
     return tuple(places)[:most]
 
 
-# What a script expects of a backtest, such as `added=0`.
-
 NAMES = ("events", "matched", "present", "added", "removed")
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "=": operator.eq,
@@ -221,7 +219,7 @@ def _read(text: str) -> Expectation:
     if found is None or found[1] not in NAMES:
         names = ", ".join(NAMES)
         raise UserError(
-            f"--expect {text} is not understood.", f"Write added=0 or matched>=10; there are {names}.", exit_code=2
+            f"Invalid --expect {text}.", f"Write added=0 or matched>=10; the counts are {names}.", exit_code=2
         )
     return Expectation(found[1], found[2], int(found[3]))
 

@@ -1,4 +1,4 @@
-"""A backtest: counts past events by Spark and reports what Triggers would have received."""
+"""Runs a backtest: finds the routes in force and the past events, and counts with Spark what Triggers would match."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ HOUR_SECONDS = 3600
 
 
 def count(events: PastEvents, trials: Sequence[Trial], window: Window) -> list[Tally]:
-    """What became of the events. One pass over them, however many Triggers are tried."""
+    """Tries all Triggers in one pass over the events."""
     routes = [route for number, trial in enumerate(trials) for route in trial.routes(number)]
     table = index_routes(routes)
     if table.refused:
-        raise UserError(f"A Trigger cannot be routed by: {next(iter(table.refused.values()))}", exit_code=2)
+        raise UserError(f"The Trigger cannot be compiled: {next(iter(table.refused.values()))}", exit_code=2)
     targets = tuple(sorted({trial.target for trial in trials}))
     asked = (attributes_asked(parse(route.attributes, route.filters)) for route in routes)
     records = events.records(Question(window, targets, frozenset().union(*asked)))
@@ -76,44 +76,42 @@ MOST_SAMPLES = 50
 
 
 def backtest(events: PastEvents, trials: Sequence[Trial], window: Window, samples: int = SAMPLES) -> BacktestReport:
-    """What the Triggers would have received in the window, beside what those of these names did. Raises UserError."""
+    """What the Triggers would have received, and what the current ones of the same name did. Raises UserError."""
     began = time.monotonic()
     tallies = count(events, trials, window)
     results = results_of(trials, tallies, samples)
     places = dict.fromkeys(place for result in results for place in (*result.added, *result.removed))
-    looked_at = events.samples(tuple(places)[:MOST_SAMPLES])
+    found = events.samples(tuple(places)[:MOST_SAMPLES])
     return BacktestReport(
-        tuple(_with_samples(result, looked_at) for result in results),
+        tuple(_with_samples(result, found) for result in results),
         window,
         sum(tally.count for tally in tallies if not tally.fate),
         time.monotonic() - began,
     )
 
 
-def _with_samples(result: TriggerResult, looked_at: dict[Place, SampleEvent]) -> TriggerResult:
+def _with_samples(result: TriggerResult, found: dict[Place, SampleEvent]) -> TriggerResult:
     wanted = (*result.added, *result.removed)
-    return replace(result, samples={place: looked_at[place] for place in wanted if place in looked_at})
+    return replace(result, samples={place: found[place] for place in wanted if place in found})
 
-
-# Finding the past of an installation: the routes in force, the table, and what Kafka has beyond it.
 
 KAFKA_SECONDS = 15.0
 
 
 def routes_in_force(settings: Settings) -> Snapshot:
-    """Brokers and Triggers as the data plane knows them. Raises UserError where Kafka does not answer."""
+    """The published Brokers and Triggers. Raises UserError if Kafka is unreachable."""
     follower = SnapshotFollower(settings, lambda snapshot: None, lambda error: None)
     follower.start()
     try:
         if not follower.caught_up.wait(KAFKA_SECONDS):
-            raise UserError(f"Kafka does not answer at {settings.bootstrap}.")
+            raise UserError(f"Kafka at {settings.bootstrap} is unreachable.")
     finally:
         follower.stop()
     return follower.snapshot
 
 
 def open_events(spark: SparkSession, settings: Settings) -> PastEvents:
-    """All events that there are. Raises UserError where Kafka does not answer, or the table cannot be read."""
+    """All stored events. Raises UserError if Kafka is unreachable or the table cannot be read."""
     try:
         reader = RangeReader(settings)
         try:
@@ -124,7 +122,7 @@ def open_events(spark: SparkSession, settings: Settings) -> PastEvents:
         written = "://" in place or Path(place, "_delta_log").is_dir()
         table = read_table(settings, EVENTS, len(kept)) if written else None
     except KafkaAway as error:
-        raise UserError(f"Kafka does not answer at {settings.bootstrap}: {error}") from error
+        raise UserError(f"Kafka at {settings.bootstrap} is unreachable: {error}") from error
     except HistoryProblem as error:
         raise UserError(error.what, error.remedy) from error
     if table is None or not table.files:

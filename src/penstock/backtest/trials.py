@@ -1,4 +1,4 @@
-"""What is tried: Triggers as they are written, beside those of the same name that there are."""
+"""The Triggers that a backtest tries, each with the current Trigger of the same name."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Trial:
     target: str
     candidate: Route
     present: Route | None
-    """The Trigger of that name as it is now; None where there is none."""
+    """The current Trigger of that name, if any."""
 
     def routes(self, number: int) -> list[Route]:
-        """Both, as routes whose uids say which is which."""
+        """Both as routes; the uid tells them apart."""
         present = [] if self.present is None else [msgspec.structs.replace(self.present, uid=f"p{number}")]
         return [msgspec.structs.replace(self.candidate, uid=f"c{number}"), *present]
 
@@ -41,14 +41,14 @@ class Trial:
 def trials_of(
     documents: Iterable[Any], snapshot: Snapshot, settings: Settings, namespace: str = "default"
 ) -> tuple[Trial, ...]:
-    """The Triggers among the documents of a file; other kinds are passed over. Raises UserError."""
+    """The Triggers among the documents of a file; other kinds are ignored. Raises UserError."""
     found = tuple(
         _trial(document, snapshot, settings, namespace)
         for document in documents
         if isinstance(document, Mapping) and document.get("kind") == KIND
     )
     if not found:
-        raise UserError("There is no Trigger in the file.", "Give a manifest with kind: Trigger.", exit_code=2)
+        raise UserError("The file contains no Trigger.", "Use a manifest with kind: Trigger.", exit_code=2)
     return found
 
 
@@ -56,9 +56,9 @@ def _trial(document: Mapping[str, Any], snapshot: Snapshot, settings: Settings, 
     metadata = document.get("metadata")
     written = {**document, "metadata": {"namespace": namespace, **(metadata if isinstance(metadata, Mapping) else {})}}
     trigger = Trigger.read(_admitted(written, settings))
-    place = trigger.identity.namespace, trigger.identity.name
+    name = trigger.identity.namespace, trigger.identity.name
     if not trigger.identity.name:
-        raise UserError("A Trigger in the file has no name.", "Give it metadata.name.", exit_code=2)
+        raise UserError("A Trigger in the file has no name.", "Set metadata.name.", exit_code=2)
     broker = f"{trigger.broker_namespace}/{trigger.broker}"
     targets = [
         target.uid
@@ -66,26 +66,26 @@ def _trial(document: Mapping[str, Any], snapshot: Snapshot, settings: Settings, 
         if target.kind == "Broker" and (target.namespace, target.name) == (trigger.broker_namespace, trigger.broker)
     ]
     if not targets:
-        raise UserError(f"There is no Broker {broker}, which Trigger {'/'.join(place)} names.", exit_code=2)
+        raise UserError(f"Broker {broker} of Trigger {'/'.join(name)} does not exist.", exit_code=2)
     present = [
         route
         for route in snapshot.routes.values()
-        if route.kind == "Trigger" and (route.namespace, route.name) == place and route.target == targets[0]
+        if route.kind == "Trigger" and (route.namespace, route.name) == name and route.target == targets[0]
     ]
     candidate = Route(
         uid="",
         kind="Trigger",
-        namespace=place[0],
-        name=place[1],
+        namespace=name[0],
+        name=name[1],
         target=targets[0],
         attributes=trigger.attributes,
         filters=trigger.filters,
     )
-    return Trial(*place, broker, targets[0], candidate, present[0] if present else None)
+    return Trial(*name, broker, targets[0], candidate, present[0] if present else None)
 
 
 def _admitted(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """The Trigger as it would be stored. Raises UserError where it would be refused."""
+    """The Trigger as it would be stored. Raises UserError if admission would reject it."""
     spec = document.get("spec")
     if isinstance(spec, Mapping) and not spec.get("subscriber"):
         document = {**document, "spec": {**spec, "subscriber": NOWHERE}}
@@ -95,5 +95,5 @@ def _admitted(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
         admitted = admission.default(document, ctx)
         admission.validate(admitted, None, ctx)
     except AdmissionDenied as denied:
-        raise UserError(f"The Trigger would be refused: {denied.message}", exit_code=2) from denied
+        raise UserError(f"The API would reject the Trigger: {denied.message}", exit_code=2) from denied
     return admitted

@@ -1,4 +1,4 @@
-"""`penstock backtest`: what a Trigger would have received, beside what it does receive."""
+"""`penstock backtest`: what a Trigger would have received, compared with what the current one receives."""
 
 from __future__ import annotations
 
@@ -47,49 +47,33 @@ def backtest(
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Try a Trigger on past events: how many it would have got, which it would gain and lose."""
+    """Try a Trigger on past events: how many it would match, and which the current one does not, or the reverse."""
     import json
     from datetime import UTC, datetime
 
-    from penstock.backtest import report as expectations
-    from penstock.backtest.report import Window
+    from penstock.backtest.report import Window, disappointments, read
+    from penstock.cli.manifests import read_documents
     from penstock.cli.terminal import problems
     from penstock.operations import installation
     from penstock.operations.times import window
 
     with problems():
-        expected = expectations.read(expect or ())
+        expected = read(expect or ())
         now = datetime.now(UTC)
         begin, end = window(since, until, now=now)
-        asked = Window(begin or now, end or now)
-        documents = _documents(file)
+        tried = Window(begin or now, end or now)
+        documents = read_documents(file)
         settings = installation.find(data_dir, kubeconfig).kafka_settings("penstock backtest")
-        report = _run(documents, asked, namespace or "default", samples, settings, quiet=as_json)
+        report = _run(documents, tried, namespace or "default", samples, settings, quiet=as_json)
         if as_json:
             say(json.dumps(report.as_data(), indent=2))
         else:
             _print(report)
-        disappointed = expectations.disappointments(report.results, expected)
+        disappointed = disappointments(report.results, expected)
         for line in disappointed:
             say(line, err=True)
     if disappointed:
         raise typer.Exit(NOT_AS_EXPECTED)
-
-
-def _documents(file: Path) -> list[Any]:
-    import sys
-
-    import yaml
-
-    from penstock.runtime.errors import UserError
-
-    try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        return list(yaml.safe_load_all(text))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{file} is not YAML: {' '.join(str(error).split())}", exit_code=2) from None
 
 
 def _run(
@@ -106,7 +90,7 @@ def _run(
 
     trials = trials_of(documents, routes_in_force(settings), settings, namespace)
     found = jar_cache.resolve(settings, java.find_java())
-    working = Console(stderr=True, quiet=quiet).status("looking at past events")
+    working = Console(stderr=True, quiet=quiet).status("reading past events")
     with working, batch_session(settings, found) as spark:
         return run(open_events(spark, settings), trials, window, samples)
 
@@ -134,14 +118,16 @@ def _print_result(result: TriggerResult) -> None:
     trial, total = result.trial, result.total
     say = console().print
     say(f"[bold]Trigger {escape(trial.namespace)}/{escape(trial.name)}[/bold] of Broker {escape(trial.broker)}")
-    beside = f"; as it is now it got {total.present:,}" if trial.present else "; there is none of that name yet"
-    say(f"would have got {total.matched:,} of {total.events:,} events{beside}: ", end="")
+    beside = (
+        f"; the current Trigger matched {total.present:,}" if trial.present else "; no Trigger of that name exists yet"
+    )
+    say(f"would have matched {total.matched:,} of {total.events:,} events{beside}: ", end="")
     say(f"[green]{total.added:,} added[/green], [red]{total.removed:,} removed[/red]")
     if result.hours:
         say(_chart(result))
-    for word, places, colour in (("added", result.added, "green"), ("removed", result.removed, "red")):
-        for place in places:
-            if (sample := result.samples.get(place)) is not None:
+    for word, offsets, colour in (("added", result.added, "green"), ("removed", result.removed, "red")):
+        for offset in offsets:
+            if (sample := result.samples.get(offset)) is not None:
                 subject = f" subject {sample.subject}" if sample.subject else ""
                 text = f"{sample.arrival:%Y-%m-%d %H:%M:%S} {sample.type} {sample.id} from {sample.source}{subject}"
                 say(f"  [{colour}]{word}[/{colour}] {escape(text)}")
@@ -151,7 +137,7 @@ def _chart(result: TriggerResult) -> Any:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for heading, side in (("", "left"), ("", "left"), ("would get", "right"), ("gets now", "right")):
+    for heading, side in (("", "left"), ("", "left"), ("new", "right"), ("current", "right")):
         table.add_column(heading, no_wrap=True, justify=side)  # type: ignore[arg-type]  # both are known words
     table.add_column("added", no_wrap=True, justify="right", style="green")
     table.add_column("removed", no_wrap=True, justify="right", style="red")
@@ -164,7 +150,7 @@ def _chart(result: TriggerResult) -> Any:
 
 
 def bar(value: int, most: int, width: int) -> str:
-    """A bar whose length is the value's share of the largest; a value above zero is always to be seen."""
+    """A bar whose length is the value's share of the largest; a value above zero is always visible."""
     eighths = max(round(value * width * 8 / most), 1) if value else 0
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 

@@ -1,19 +1,21 @@
-"""`penstock conformance`: the event delivery tests against any installation, and the report over all assertions."""
+"""`penstock conformance`: runs the event delivery tests against any installation, and writes the report."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.options import DataDirOption
 from penstock.operations.installation import folder_of
+from penstock.runtime.errors import UserError
 from penstock.runtime.times import rfc3339
 
 if TYPE_CHECKING:
     from penstock.conformance.catalog import DeliveryTest
     from penstock.conformance.report import ConformanceResult
+    from penstock.conformance.runner import RunOptions
 
 RESULTS = Path("build/conformance")
 
@@ -34,7 +36,7 @@ def run(
     ] = None,
     data_dir: DataDirOption = None,
     sequential: Annotated[
-        bool, typer.Option("--sequential", help="One after the other in the namespace conformance, as written.")
+        bool, typer.Option("--sequential", help="Run one after the other in the namespace conformance, as documented.")
     ] = False,
     image: Annotated[str | None, typer.Option(help="Image of the sinks and emitters, for a foreign cluster.")] = None,
     use_addresses: Annotated[
@@ -42,36 +44,40 @@ def run(
     ] = False,
     late: Annotated[
         float | None,
-        typer.Option(min=0, help="Seconds that a retry may come after its time: more for a slow machine. (default: 1)"),
+        typer.Option(min=0, help="Seconds that a retry may be late; more for a slow machine. (default: 1)"),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave all objects there afterwards.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not delete the objects afterwards.")] = False,
     results: ResultsOption = RESULTS,
 ) -> None:
-    """Follow the instructions of the document, and check the results that it expects.
+    """Follow the instructions of the document and check the expected results.
 
-    Exits with 0 when all tests passed, 1 when one failed, 2 when they could not be run.
+    Exits with 0 if all tests passed, 1 if one failed, 2 if they could not run.
     """
     import asyncio
 
+    from penstock.cli.terminal import problems
     from penstock.conformance.catalog import LATE_SECONDS
     from penstock.conformance.cluster import kubeconfig as find_kubeconfig
     from penstock.conformance.runner import RunOptions
 
-    if suite != "event-delivery":
-        _refuse(f"There is no suite {suite}; there is event-delivery.")
-    tests = _chosen(test)
-    try:
-        path = find_kubeconfig(kubeconfig, folder_of(data_dir))
-    except FileNotFoundError as error:
-        _refuse(f"{error}. Start a stack with `penstock dev`, or give --kubeconfig.")
-    options = RunOptions(
-        sequential=sequential,
-        image=image,
-        use_addresses=use_addresses,
-        keep=keep,
-        late=LATE_SECONDS if late is None else late,
-    )
-    outcome = asyncio.run(_run(path, tests, options, results))
+    with problems():
+        if suite != "event-delivery":
+            raise UserError(f"Unknown suite {suite}: the only one is event-delivery.", exit_code=2)
+        tests = _chosen(test)
+        try:
+            path = find_kubeconfig(kubeconfig, folder_of(data_dir))
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{error}.", "Start a stack with `penstock dev`, or give --kubeconfig.", exit_code=2
+            ) from None
+        options = RunOptions(
+            sequential=sequential,
+            image=image,
+            use_addresses=use_addresses,
+            keep=keep,
+            late=LATE_SECONDS if late is None else late,
+        )
+        outcome = asyncio.run(_run(path, tests, options, results))
     raise typer.Exit(1 if any(result.outcome == "failed" for result in outcome) else 0)
 
 
@@ -83,20 +89,23 @@ def report(
 ) -> None:
     """Join the results of all runs with the assertions of the specifications: Markdown, JSON, JUnit.
 
-    Exits with 1 when an assertion or a test failed, 2 when there is nothing to report on.
+    Exits with 1 if an assertion or a test failed, 2 if there are no results.
     """
-    from penstock.cli.terminal import console
-    from penstock.conformance import report as assertions
-    from penstock.conformance import report as files
+    from penstock.cli.terminal import console, problems
     from penstock.conformance import report as reports
 
-    try:
-        runs = files.read_all(results)
-        rows = assertions.load()
-    except ValueError as error:
-        _refuse(str(error))
-    if not runs:
-        _refuse(f"There are no results in {results}. Run `penstock conformance run event-delivery` first.")
+    with problems():
+        try:
+            runs = reports.read_all(results)
+            rows = reports.load()
+        except ValueError as error:
+            raise UserError(str(error), exit_code=2) from None
+        if not runs:
+            raise UserError(
+                f"There are no results in {results}.",
+                "Run `penstock conformance run event-delivery` first.",
+                exit_code=2,
+            )
     table = reports.assemble(rows, runs)
     folder = output or results / "report"
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,10 +124,10 @@ def report(
 
 @app.command()
 def tests() -> None:
-    """Print the tests that the assertions name beside those of tests/conformance, for pytest's command line."""
-    from penstock.conformance import report as assertions
+    """Print the tests that assertions name outside of tests/conformance, for pytest's command line."""
+    from penstock.conformance.report import load
 
-    named = dict.fromkeys(test for row in assertions.load() for test in row.tests)
+    named = dict.fromkeys(test for row in load() for test in row.tests)
     for test in named:
         if not test.startswith(("event-delivery/", "tests/conformance/")):
             typer.echo(test)
@@ -132,16 +141,16 @@ def manifests(
     import shutil
 
     from penstock.cli.terminal import console
-    from penstock.conformance import catalog as own
+    from penstock.conformance import catalog
 
-    target = folder / own.FOLDER
+    target = folder / catalog.FOLDER
     target.mkdir(parents=True, exist_ok=True)
-    for source in sorted(own.folder().glob("*.yaml")):
+    for source in sorted(catalog.folder().glob("*.yaml")):
         shutil.copyfile(source, target / source.name)
     console().print(f"Written to {target}.", markup=False)
 
 
-async def _run(path: Path, tests: list[DeliveryTest], options: object, results: Path) -> list[ConformanceResult]:
+async def _run(path: Path, tests: list[DeliveryTest], options: RunOptions, results: Path) -> list[ConformanceResult]:
     from datetime import UTC, datetime
 
     from penstock.cli.terminal import console
@@ -150,13 +159,12 @@ async def _run(path: Path, tests: list[DeliveryTest], options: object, results: 
     from penstock.conformance.cluster import Cluster
     from penstock.conformance.report import ResultFile, write
 
-    assert isinstance(options, runner.RunOptions)  # noqa: S101  # typed loosely to keep start-up light
     out, titles = console(), {test.id: test.title for test in tests}
     started = datetime.now(UTC)
     cluster = Cluster(path)
     where = "one after the other in the namespace conformance" if options.sequential else "in namespaces of their own"
     out.print(f"Event delivery tests at {cluster.address}, {where}.", markup=False)
-    out.print(f"A retry may come {EARLY_SECONDS:g} s before and {options.late:g} s after its time.", markup=False)
+    out.print(f"A retry may be {EARLY_SECONDS:g} s early and {options.late:g} s late.", markup=False)
 
     def done(result: ConformanceResult) -> None:
         colour = "green" if result.outcome == "passed" else "red"
@@ -185,14 +193,7 @@ def _chosen(numbers: list[str] | None) -> list[DeliveryTest]:
     for number in numbers:
         found = find(number)
         if found is None:
-            _refuse(f"There is no test {number}; there are {TESTS[0].number} to {TESTS[-1].number}.")
+            numbers_there = f"{TESTS[0].number} to {TESTS[-1].number}"
+            raise UserError(f"Unknown test {number}: the tests are {numbers_there}.", exit_code=2)
         chosen.append(found)
     return chosen
-
-
-def _refuse(sentence: str) -> NoReturn:
-    """Says why nothing was done, and exits with 2."""
-    from rich.console import Console
-
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"penstock: {sentence}", markup=False)
-    raise typer.Exit(2)

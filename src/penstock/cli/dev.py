@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from penstock.cli.terminal import StackScreen
     from penstock.settings import Settings
 
+USUAL_PORT = 9000
+"""Of the subscriber in the first commands."""
 LINK_SECONDS = 3600
-"""Of the link to the console, which may be followed some time after the start."""
+"""How long the sign-in link of the console is valid."""
 
 
 def dev(
@@ -33,7 +35,7 @@ def dev(
     console_port: Annotated[int | None, typer.Option(help="Port of the console. (default: 8081)")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on. (default: 127.0.0.1)")] = None,
     insecure_open: Annotated[
-        bool | None, typer.Option("--insecure-open", help="Let everybody who reaches --host send events.")
+        bool | None, typer.Option("--insecure-open", help="Let everyone who reaches --host send events.")
     ] = None,
     kafka: Annotated[
         str | None, typer.Option(metavar="HOST:PORT,…", help="Use this Kafka instead of starting one.")
@@ -101,14 +103,14 @@ def _run(settings: Settings) -> None:
 
     try:
         asyncio.run(until_stopped(stack.prepare(settings, screen)))
-    except KeyboardInterrupt:  # before there was anything to stop
+    except KeyboardInterrupt:  # before anything was started
         raise typer.Exit(130) from None
     finally:
         screen.stopped()
 
 
 async def _print_link(settings: Settings, screen: StackScreen) -> None:
-    """Prints a link that signs the administrator in, for a person at the terminal: it is in no log."""
+    """Prints a link that signs the administrator in, on a terminal only: it must not end in a log."""
     import asyncio
 
     from penstock.operations.login_link import login_link, token_in
@@ -127,13 +129,8 @@ async def _print_link(settings: Settings, screen: StackScreen) -> None:
         screen.notice(str(problem))
 
 
-# What to paste after a start: a Broker, a subscriber that prints, a Trigger, an event. Any shell will do.
-
-USUAL_PORT = 9000
-
-
-def lines(settings: Settings, program: str, port: int, *, is_alone: bool) -> list[str]:
-    """The commands, in order. Where other stacks run, each says which one is meant."""
+def first_commands(settings: Settings, program: str, port: int, *, is_alone: bool) -> list[str]:
+    """The commands that a start prints: a Broker, a subscriber, a Trigger, an event; --data-dir if other stacks run."""
     where = "" if is_alone else f" --data-dir {shlex.quote(str(settings.data_dir))}"
     at = "" if port == USUAL_PORT else f" --port {port}"
     return [
@@ -145,7 +142,7 @@ def lines(settings: Settings, program: str, port: int, *, is_alone: bool) -> lis
 
 
 def program() -> str:
-    """How a shell calls this program: by its name where that leads here, else by its path."""
+    """How to call this program in a shell: by name if PATH finds it, otherwise by its path."""
     here = Path(sys.argv[0])
     found = shutil.which("penstock")
     if here.name != "penstock":
@@ -156,7 +153,7 @@ def program() -> str:
 
 
 def free_port() -> int:
-    """A port for a subscriber: the usual one, unless it is in use."""
+    """A free port for a subscriber, preferably the usual one."""
     for port in (USUAL_PORT, 0):
         try:
             with socket.create_server(("127.0.0.1", port)) as listener:

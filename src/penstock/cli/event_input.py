@@ -28,9 +28,9 @@ def event_of(
     attributes: Iterable[str] | None = None,
     **named: str | None,
 ) -> CloudEvent:
-    """The event that is meant; flags replace what a whole event says. Raises UserError where it is none."""
+    """The event of the flags, which override attributes of `event`. Raises UserError for an invalid event."""
     if sum(given is not None for given in (data, file, event)) > 1:
-        raise UserError("Give the data, --file or --event, one of them.", exit_code=2)
+        raise UserError("Only one of DATA, --file and --event can be given.", exit_code=2)
     try:
         base = json_format.decode(_read(event)) if event is not None else _fresh(data, file, content_type)
         changes = {name: value for name, value in named.items() if value is not None} | _assigned(attributes or [])
@@ -40,12 +40,12 @@ def event_of(
             check_text(name, value)
         check_event(merged.attributes)
     except MalformedEvent as malformed:
-        raise UserError(f"This is not an event: {malformed}.", exit_code=2) from None
+        raise UserError(f"Invalid event: {malformed}.", exit_code=2) from None
     return merged
 
 
 def numbered(event: CloudEvent, number: int) -> CloudEvent:
-    """The event as one of several, with an id of its own."""
+    """The event with a numbered id, as one of several."""
     return event.with_attributes(id=f"{event.id}-{number}") if number else event
 
 
@@ -89,6 +89,6 @@ def _assigned(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
-            raise UserError(f"--attribute {text}: write it as NAME=VALUE.", exit_code=2)
+            raise UserError(f"Invalid --attribute {text}: write NAME=VALUE.", exit_code=2)
         assigned[name.strip().lower()] = value
     return assigned

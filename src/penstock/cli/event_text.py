@@ -39,7 +39,7 @@ def attempt_line(attempt: AttemptRecord, now: float | None = None) -> list[tuple
         (clock(attempt.at), "dim"),
         (route, "cyan"),
         (attempt.result, RESULTS.get(attempt.result, "")),
-        (f"{attempt.status or 'no answer'} in {attempt.latency * 1000:.0f} ms", ""),
+        (f"{attempt.status or 'no response'} in {attempt.latency * 1000:.0f} ms", ""),
         (attempt.destination, "dim"),
     ]
     if attempt.stage != "subscriber":

@@ -1,4 +1,4 @@
-"""`penstock events`: which events came, by time, type and any condition."""
+"""`penstock events`: lists accepted events by time, type, source or any condition."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.history import note, open_history
 from penstock.cli.options import DataDirOption, JsonOption, SinceOption, UntilOption
 from penstock.cli.output import say
 
@@ -25,13 +26,14 @@ def events(
     where: Annotated[
         str | None, typer.Option("--where", help="Condition in SQL: \"extensions['region'] = 'eu'\".")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many, the newest first.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Maximum number of events, the newest first.")
+    ] = 50,
     data: Annotated[bool, typer.Option("--data", help="Show the data as well.")] = False,
     as_json: JsonOption = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """List the events that came, the newest first; penstock trace ID says what happened to one."""
-    from penstock.cli import history as asking
+    """List accepted events, the newest first; penstock trace ID shows what happened to one."""
     from penstock.cli.terminal import problems
     from penstock.history.reader.questions import EventFilter
     from penstock.operations.times import window
@@ -39,7 +41,7 @@ def events(
     with problems():
         begin, end = window(since, until)
         wanted = EventFilter(begin, end, kind, source, ident, where=where, limit=limit)
-        with asking.opened(data_dir) as history:
+        with open_history(data_dir) as history:
             found = history.events(wanted)
         if as_json:
             for event in found:
@@ -47,16 +49,16 @@ def events(
             return
         _print(found, data)
         if len(found) == limit:
-            asking.note(f"only the newest {limit}; --limit shows more")
+            note(f"only the newest {limit}; --limit shows more")
 
 
 def as_data(event: Event) -> dict[str, object]:
-    """An event for programs, in CloudEvents' words, with where it is stored."""
+    """An event for JSON: its attributes and data, and where it is stored."""
     attributes = {name: getattr(event, name) for name in ("id", "source", "type", "specversion", "subject", "time")}
     attributes |= {"dataschema": event.dataschema, "datacontenttype": event.datacontenttype, **event.extensions}
-    place = {"partition": event.partition, "offset": event.offset, "arrival": clock(event.arrival, full=True)}
+    stored = {"partition": event.partition, "offset": event.offset, "arrival": clock(event.arrival, full=True)}
     return {
-        **place,
+        **stored,
         "target": event.target,
         "attributes": {name: value for name, value in attributes.items() if value is not None},
         "data": text_of(event.data),
@@ -64,12 +66,12 @@ def as_data(event: Event) -> dict[str, object]:
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Data for people."""
+    """The data as text."""
     return None if data is None else data.decode("utf-8", "replace")
 
 
 def clock(moment: datetime, full: bool = False) -> str:
-    """A moment with milliseconds; with its day where that matters."""
+    """A time with milliseconds; `full` is RFC 3339."""
     text = moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
     return f"{text}Z" if full else text.replace("T", " ")
 

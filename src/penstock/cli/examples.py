@@ -1,4 +1,4 @@
-"""An example or two for the `--help` of every command; a test tries whether each of them is understood."""
+"""Examples for the `--help` of every command; a test checks that each of them is valid."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ EXAMPLES: dict[str, Sequence[str]] = {
     "version": ("penstock version",),
     "webhook": ("penstock webhook --kubeconfig in-cluster",),
 }
-"""By the words of the command."""
+"""By the name of the command, groups included."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -80,7 +80,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def commands(app: typer.Typer, before: str = "") -> Iterator[tuple[str, CommandInfo]]:
-    """Every command with its words, those of groups included."""
+    """Every command with its name, groups included."""
     for command in app.registered_commands:
         yield f"{before}{command.name or getattr(command.callback, '__name__', '')}", command
     for group in app.registered_groups:

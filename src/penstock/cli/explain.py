@@ -1,4 +1,4 @@
-"""`penstock explain`: why an event would reach a Trigger, or would not, filter by filter."""
+"""`penstock explain`: why an event would match a Trigger or not, filter by filter."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def explain(
     ] = None,
     *,
     trigger_file: Annotated[
-        Path | None, typer.Option("--trigger", help="File with a Trigger in YAML, in place of one that is there.")
+        Path | None, typer.Option("--trigger", help="File with a Trigger in YAML, instead of an existing one.")
     ] = None,
     event_type: TypeOption = None,
     source: SourceOption = None,
@@ -58,9 +58,9 @@ def explain(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say why an event would reach a Trigger, or would not. The event is given as with `penstock send`.
+    """Explain why an event would match a Trigger or not. The event is given as with `penstock send`.
 
-    Exits with 0 where it would, with 1 where it would not.
+    Exits with 0 if it matches and with 1 if not.
     """
     import json
 
@@ -106,11 +106,11 @@ def _trigger(
     from penstock.operations.installation import find
 
     if (route is None) == (file is None):
-        raise UserError("Name a Trigger, or give a file with one: --trigger FILE.", exit_code=2)
+        raise UserError("Name either a Trigger or a file: --trigger FILE.", exit_code=2)
     if file is not None:
         found = [obj for obj in read_manifests(file) if obj.get("kind") in ("Trigger", "Subscription")]
         if len(found) != 1:
-            raise UserError(f"{file} holds {len(found)} Triggers; one is meant.", exit_code=2)
+            raise UserError(f"{file} contains {len(found)} Triggers; exactly one is expected.", exit_code=2)
         return found[0]
     with find(data_dir, kubeconfig).api() as api:
         return look_up(api, route or "", namespace or api.namespace, ("trigger", "subscription"))[1]

@@ -1,6 +1,6 @@
-"""Filters as a command takes them, and why an event passes a Trigger's filters or not. Pure.
+"""Filters given to commands (`--filter`), and the reasons why an event passes a Trigger's filters or not. Pure.
 
-A filter is `type=greeting`, a filter of a Trigger in YAML, or a CESQL expression.
+A filter is `type=greeting`, a filter of a Trigger in YAML, or a CESQL expression. Commands import this module lazily.
 """
 
 from __future__ import annotations
@@ -8,52 +8,49 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from penstock.events.event import CloudEvent
+from penstock.filters.evaluate import matches_event
+from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import Predicate
+from penstock.filters.reasons import Step, steps_of
 from penstock.resources.conditions import READY, find
+from penstock.resources.delivery import RouteOptions
+from penstock.resources.delivery_status import DELIVERING
 from penstock.runtime.errors import UserError
 
-if TYPE_CHECKING:
-    from penstock.filters.reasons import Step
-
-
-_ASSIGNED = re.compile(r"([a-z0-9]+)=([^=].*|)")
+_EXACT = re.compile(r"([a-z0-9]+)=([^=].*|)")
 
 
 def filters_of(texts: Sequence[str] | None) -> list[dict[str, Any]]:
-    """The filters as a Trigger would have them."""
+    """The filters in the form of `spec.filters` of a Trigger."""
     return [_filter_of(text) for text in texts or []]
 
 
 def predicate_of(texts: Sequence[str] | None) -> Predicate:
-    """What has to hold. Raises UserError for an invalid filter."""
-    from penstock.filters.parse import InvalidFilter, parse
-
+    """The predicate of the filters. Raises UserError for an invalid filter."""
     try:
         return parse(None, filters_of(texts))
     except InvalidFilter as invalid:
-        raise UserError(f"--filter: {invalid}.", exit_code=2) from None
+        raise UserError(f"Invalid --filter: {invalid}.", exit_code=2) from None
 
 
 def passes(predicate: Predicate, event: CloudEvent) -> bool:
-    """Whether the event is wanted."""
-    from penstock.filters.evaluate import matches_event
-
+    """Whether the event matches."""
     return matches_event(predicate, event)
 
 
 def _filter_of(text: str) -> dict[str, Any]:
-    if found := _ASSIGNED.fullmatch(text):
+    if found := _EXACT.fullmatch(text):
         return {"exact": {found[1]: found[2]}}
     if text.lstrip().startswith("{"):
         try:
             element = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise UserError(f"--filter {text} is not YAML: {error}.", exit_code=2) from None
+            raise UserError(f"--filter {text} is not valid YAML: {error}.", exit_code=2) from None
         if isinstance(element, dict):
             return element
     return {"cesql": text}
@@ -61,13 +58,13 @@ def _filter_of(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FilterVerdict:
-    """What came of it."""
+    """Whether the route gets the event, and why."""
 
     name: str
     matches: bool
     steps: list[Step]
     notes: list[str]
-    """What else keeps events from arriving."""
+    """Other things that keep events from arriving."""
     is_ready: bool = True
     """Whether the route is in force, as far as its status says."""
 
@@ -85,16 +82,13 @@ class FilterVerdict:
 
 
 def reasons(route: Mapping[str, Any], event: CloudEvent) -> FilterVerdict:
-    """Filter by filter, whether the event passes the route. Raises UserError where the filters are not valid."""
-    from penstock.filters.parse import InvalidFilter, parse
-    from penstock.filters.reasons import steps_of
-
+    """Filter by filter, whether the event passes the route. Raises UserError for invalid filters."""
     spec = route.get("spec") or {}
     name = f"{str(route.get('kind')).lower()}/{(route.get('metadata') or {}).get('name', '')}"
     try:
         predicate = parse((spec.get("filter") or {}).get("attributes"), spec.get("filters"))
     except InvalidFilter as invalid:
-        raise UserError(f"{name} has a filter that is not valid: {invalid}.") from None
+        raise UserError(f"{name} has an invalid filter: {invalid}.") from None
     steps = steps_of(predicate, event)
     return FilterVerdict(name, steps[0].passes, steps, list(_notes(route)), is_ready=not _unready(route))
 
@@ -108,9 +102,6 @@ def _unready(route: Mapping[str, Any]) -> str:
 
 
 def _notes(route: Mapping[str, Any]) -> Iterator[str]:
-    from penstock.resources.delivery import RouteOptions
-    from penstock.resources.delivery_status import DELIVERING
-
     conditions = (route.get("status") or {}).get("conditions")
     if why := _unready(route):
         yield f"it is not Ready: {why}"

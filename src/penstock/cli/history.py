@@ -1,4 +1,6 @@
-"""What the commands of the history share: whose history is meant, and what is said beside the answer."""
+"""What `penstock events`, `trace` and `sql` share: opening the history, notes on standard error, and a progress bar
+for queries that take a while.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
 
 NICE = 5
+PROGRESS_SECONDS = 0.1
+INTERRUPT_SECONDS = 10.0
 
 
-def settings_of(data_dir: Path | None) -> Settings:
-    """The settings of the stack that is meant, whether it runs or not. Raises UserError where there never was one."""
+def history_settings(data_dir: Path | None) -> Settings:
+    """The settings of the chosen stack, running or not. Raises UserError if there never was one."""
     from pydantic import ValidationError
 
     from penstock.engine import datadir
@@ -39,25 +43,25 @@ def settings_of(data_dir: Path | None) -> Settings:
         except ValidationError:
             raise UserError(
                 f"The stack of {root} was last started by another version of penstock.",
-                "Use the `penstock` that started it, or start this one: penstock dev",
+                "Use that version, or start the stack with this one: penstock dev",
             ) from None
     settings = load(data_dir=data_dir).model_copy(update={"data_dir": root})
     if settings.kafka is None and settings.history_uri is None and not Path(settings.history_root).exists():
-        raise UserError(f"There is no history in {root}, and no stack runs there.", "Start one: penstock dev")
+        raise UserError(f"{root} has no history, and no stack is running there.", "Start one: penstock dev")
     return settings
 
 
 @contextlib.contextmanager
-def opened(data_dir: Path | None) -> Iterator[History]:
-    """The history of the installation; its errors become the command's."""
+def open_history(data_dir: Path | None) -> Iterator[History]:
+    """The history of the chosen stack; its errors become errors of the command."""
     from penstock.history.reader.history import History
     from penstock.history.schema.columns import HistoryProblem
 
-    settings = settings_of(data_dir)
+    settings = history_settings(data_dir)
     with contextlib.suppress(OSError):
-        os.nice(NICE)  # the query takes a little longer, so that deliveries do not
+        os.nice(NICE)  # queries yield to deliveries
     try:
-        with History(settings, connect_of(settings)) as history:
+        with History(settings, kafka_reader(settings)) as history:
             yield history
             if history.without_kafka is not None:
                 note_without_kafka(history.without_kafka)
@@ -65,25 +69,25 @@ def opened(data_dir: Path | None) -> Iterator[History]:
         raise UserError(problem.what, problem.remedy) from None
 
 
-def connect_of(settings: Settings) -> Callable[[Settings], RecordReader]:
-    """How Kafka is reached. One that ended with its stack is not waited for."""
+def kafka_reader(settings: Settings) -> Callable[[Settings], RecordReader]:
+    """How to read Kafka. If the stack with its embedded Kafka is stopped, this fails at once instead of waiting."""
     from penstock.engine import datadir
     from penstock.kafka.ranges import RangeReader
     from penstock.kafka.topic_ends import KafkaAway
 
-    def none(_: Settings) -> RecordReader:
+    def unavailable(_: Settings) -> RecordReader:
         raise KafkaAway("no stack runs")
 
-    return none if settings.kafka is None and not datadir.runs(settings.data_dir) else RangeReader
+    return unavailable if settings.kafka is None and not datadir.runs(settings.data_dir) else RangeReader
 
 
 def note_without_kafka(reason: str) -> None:
-    """Says that an answer does not reach up to this moment."""
-    note(f"Kafka does not answer ({reason}): only what the tables have was looked at.")
+    """Notes that the result lacks the newest events."""
+    note(f"Kafka is unreachable ({reason}): the result contains only what is in the tables.")
 
 
 def note(text: str) -> None:
-    """Something beside the answer, which programs that read the answer do not see."""
+    """Prints a note to standard error, apart from the result."""
     from rich.markup import escape
 
     from penstock.cli.terminal import SafeConsole
@@ -91,31 +95,26 @@ def note(text: str) -> None:
     SafeConsole(stderr=True, highlight=False, soft_wrap=True).print(f"[dim]{escape(text)}[/dim]")
 
 
-# A question that takes a while, with a bar that shows how far it is, and a Ctrl-C that ends it.
-
-LOOK_SECONDS = 0.1
-END_SECONDS = 10.0
-
-
 def with_progress(
     ask: Callable[[], pa.Table], progress: Callable[[], float], interrupt: Callable[[], None]
 ) -> pa.Table:
-    """Asks in another thread, so that this one can show how far it is, and stop it.
+    """Runs `ask` in another thread while this one shows its progress and handles Ctrl-C.
 
-    `progress` is in percent, below zero where that is not known."""
+    `progress` returns percent, or a negative number if unknown.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    answers: list[pa.Table] = []
+    results: list[pa.Table] = []
     problems: list[BaseException] = []
 
     def run() -> None:
         try:
-            answers.append(ask())
+            results.append(ask())
         except BaseException as error:
             problems.append(error)
 
-    asking = threading.Thread(target=run, name="question", daemon=True)
+    asking = threading.Thread(target=run, name="query", daemon=True)
     errors = Console(stderr=True)
     columns = (TextColumn("[dim]{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
@@ -123,14 +122,14 @@ def with_progress(
         asking.start()
         try:
             while asking.is_alive():
-                asking.join(LOOK_SECONDS)
+                asking.join(PROGRESS_SECONDS)
                 done = progress()
                 if done >= 0:
-                    bar.update(task, description="asking", total=100, completed=done)
+                    bar.update(task, description="querying", total=100, completed=done)
         except KeyboardInterrupt:
             interrupt()
-            asking.join(END_SECONDS)  # what it uses is given back afterwards
+            asking.join(INTERRUPT_SECONDS)  # so that it can release its resources
             raise typer.Exit(130) from None
     if problems:
         raise problems[0]
-    return answers[0]
+    return results[0]

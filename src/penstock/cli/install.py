@@ -1,4 +1,4 @@
-"""`penstock install`: puts penstock into an existing Kubernetes cluster, or prints what that takes."""
+"""`penstock install`: installs penstock into an existing Kubernetes cluster, or prints the manifests."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ class TlsMode(StrEnum):
 def install(
     *,
     prints: Annotated[bool, typer.Option("--print", help="Print the manifests and change nothing.")] = False,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="The cluster. (default: the one that kubectl would use)")
-    ] = None,
+    kubeconfig: Annotated[Path | None, typer.Option(help="Kubeconfig of the cluster. (default: as kubectl)")] = None,
     image: Annotated[str | None, typer.Option(help="The image of every role. (default: penstock:VERSION)")] = None,
     kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT,…", help="The Kafka to use.")] = None,
     assignments: SetOption = None,
@@ -60,14 +58,14 @@ def install(
     ] = None,
     tls_issuer: Annotated[
         str | None,
-        typer.Option(metavar="KIND/NAME", help="Whom cert-manager asks for it. (default: ClusterIssuer/penstock)"),
+        typer.Option(metavar="KIND/NAME", help="Issuer that cert-manager uses. (default: ClusterIssuer/penstock)"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Take over fields that others have set.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Take over fields that other managers own.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the API check everything and store nothing.")] = False,
 ) -> None:
     """Install penstock into an existing Kubernetes cluster, or upgrade it there; `--print` shows the manifests.
 
-    For more choices use the Helm chart (deploy/helm).
+    For more options use the Helm chart (deploy/helm).
     """
     from penstock.cli.terminal import console, problems
     from penstock.install.manifests import chosen, text
@@ -98,7 +96,7 @@ def install(
 
 
 def _tls(mode: TlsMode, secret: str | None, issuer: str | None) -> Tls:
-    """The choices about TLS. Raises UserError where an issuer is not named as it has to be."""
+    """The TLS options. Raises UserError for an invalid issuer."""
     from dataclasses import replace
 
     from penstock.install.tls import Tls
@@ -107,7 +105,7 @@ def _tls(mode: TlsMode, secret: str | None, issuer: str | None) -> Tls:
     default = Tls(mode=mode.value)
     kind, _, name = (issuer or "").partition("/")
     if issuer is not None and not (kind and name):
-        raise UserError(f"--tls-issuer {issuer} names no issuer.", "Say KIND/NAME: ClusterIssuer/ours.", exit_code=2)
+        raise UserError(f"Invalid --tls-issuer {issuer}.", "Write KIND/NAME, such as ClusterIssuer/ours.", exit_code=2)
     return replace(
         default,
         secret=secret or default.secret,
@@ -129,7 +127,7 @@ def _values(
     history: bool,
     tls: Tls,
 ) -> Values:
-    """The choices. Wrong settings are reported as in every other command."""
+    """The values of the installation. Invalid settings are reported as in every other command."""
     import os
     from dataclasses import replace
 
@@ -144,8 +142,8 @@ def _values(
     resolved = resolve(flags, assignments, {}, Path(os.devnull))
     if history and "://" not in (resolved.history_uri or ""):
         raise UserError(
-            "The tables of the history need a place that every Pod reaches.",
-            "Name it: --set history_uri=s3a://bucket/history.",
+            "--history requires a history_uri that every Pod can reach.",
+            "Set it: --set history_uri=s3a://bucket/history.",
             exit_code=2,
         )
     settings = resolved.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""`penstock keys`: API keys by which senders are let in to a Broker."""
+"""`penstock keys`: API keys of a Broker, which senders authenticate with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi, Resource
     from penstock.resources.api_keys import StoredKey
 
-app = typer.Typer(help="API keys by which senders are let in to a Broker.", no_args_is_help=True)
+app = typer.Typer(help="API keys of a Broker, which senders authenticate with.", no_args_is_help=True)
 
 KINDS = ("broker",)
 BrokerArgument = Annotated[
@@ -33,16 +33,16 @@ def create(
     broker: BrokerArgument,
     key: KeyArgument,
     *,
-    days: Annotated[float, typer.Option(min=0.001, help="How long it holds.")] = 90.0,
-    events: Annotated[float | None, typer.Option(min=0.001, help="Events that it may send in a second.")] = None,
-    size: Annotated[float | None, typer.Option("--bytes", min=1, help="Bytes that it may send in a second.")] = None,
+    days: Annotated[float, typer.Option(min=0.001, help="Days until it expires.")] = 90.0,
+    events: Annotated[float | None, typer.Option(min=0.001, help="Maximum events per second.")] = None,
+    size: Annotated[float | None, typer.Option("--bytes", min=1, help="Maximum bytes per second.")] = None,
     namespace: NamespaceOption = None,
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Make a key and print it. It is shown this once; what is kept is its digest.
+    """Create a key and print it. It is shown only once: only its digest is stored.
 
-    The first key closes the address: from then on it takes events only from senders with a key.
+    From the first key on, the Broker accepts events only from senders with a key.
     """
     from penstock.cli.terminal import problems
     from penstock.ingress.authorization import PREFIX, digest_of
@@ -55,7 +55,7 @@ def create(
         keys = stored_keys(obj)
         if any(one.name == key for one in keys):
             raise UserError(
-                f"{broker} has a key {key} already.", f"Revoke it first: penstock keys revoke {broker} {key}"
+                f"Broker {broker} already has a key {key}.", f"Revoke it first: penstock keys revoke {broker} {key}"
             )
         secret = PREFIX + secrets.token_urlsafe(32)
         made = StoredKey(key, digest_of(secret), rfc3339(), round(time.time() + days * 86400), events, size)
@@ -72,7 +72,7 @@ def list_keys(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the keys: their names, ends and limits."""
+    """List the keys with their expiry and limits."""
     import json
 
     from penstock.cli.terminal import problems
@@ -83,15 +83,17 @@ def list_keys(
         _, obj = _broker(api, broker, namespace)
     keys = stored_keys(obj)
     if not keys and not as_json:
-        typer.echo(closed_without_keys(broker) if is_closed(obj) else f"{broker} has no keys, and asks for none.")
+        typer.echo(
+            closed_without_keys(broker) if is_closed(obj) else f"Broker {broker} has no keys and does not require one."
+        )
     for key in keys:
-        say(json.dumps(_told(key)) if as_json else line_of(key, time.time()))
+        say(json.dumps(as_data(key)) if as_json else line_of(key, time.time()))
 
 
 def line_of(key: StoredKey, now: float) -> str:
-    """A key for people: its name, its end, its limits."""
+    """A key as a line of text: name, expiry, limits."""
     ends = "never" if key.expires is None else rfc3339_of(int(key.expires))
-    state = "ended" if key.expires is not None and key.expires <= now else "ends"
+    state = "expired" if key.expires is not None and key.expires <= now else "expires"
     rates = ((key.events_per_second, "events/s"), (key.bytes_per_second, "bytes/s"))
     limits = [f"{rate:,.3f}".rstrip("0").rstrip(".") + f" {unit}" for rate, unit in rates if rate is not None]
     return "  ".join([key.name, f"{state} {ends}", *limits])
@@ -100,13 +102,13 @@ def line_of(key: StoredKey, now: float) -> str:
 def closed_without_keys(broker: str) -> str:
     """The message about a Broker that lost its last key."""
     return (
-        f"{broker} has no keys left: it accepts no events that need a key. "
-        f"Make one: penstock keys create {broker} NAME. Or let everybody send again: penstock keys open {broker}"
+        f"Broker {broker} has no keys left and still requires one. "
+        f"Create one: penstock keys create {broker} NAME. Or stop requiring keys: penstock keys open {broker}"
     )
 
 
-def _told(key: StoredKey) -> dict[str, object]:
-    """A key for programs."""
+def as_data(key: StoredKey) -> dict[str, object]:
+    """A key for JSON."""
     return {
         "name": key.name,
         "created": key.created,
@@ -125,7 +127,7 @@ def revoke(
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """End a key. When the last has ended, the address stays closed."""
+    """Revoke a key. After the last one, the Broker still requires a key."""
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
     from penstock.resources.api_keys import stored_keys
@@ -136,9 +138,9 @@ def revoke(
         keys = stored_keys(obj)
         left = [one for one in keys if one.name != key]
         if len(left) == len(keys):
-            raise UserError(f"{broker} has no key {key}.", f"See: penstock keys list {broker}")
+            raise UserError(f"Broker {broker} has no key {key}.", f"List its keys: penstock keys list {broker}")
         _write(api, resource, obj, left)
-    typer.echo(f"The key {key} of {broker} has ended.")
+    typer.echo(f"Key {key} of Broker {broker} has been revoked.")
     if not left:
         typer.echo(closed_without_keys(broker))
 
@@ -151,14 +153,14 @@ def open_to_all(
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """End every key and let everybody send again whom nothing else keeps out."""
+    """Revoke all keys and stop requiring keys. EventPolicies still apply."""
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         resource, obj = _broker(api, broker, namespace)
         _write(api, resource, obj, None)
-    typer.echo(f"{broker} asks for no keys any more.")
+    typer.echo(f"Broker {broker} no longer requires a key.")
 
 
 def _broker(api: ClusterApi, name: str, namespace: str | None) -> tuple[Resource, Obj]:
@@ -168,10 +170,10 @@ def _broker(api: ClusterApi, name: str, namespace: str | None) -> tuple[Resource
 
 
 def _write(api: ClusterApi, resource: Resource, obj: Obj, keys: list[StoredKey] | None) -> None:
-    """Gives the Broker these keys; none at all closes it, None opens it to everybody."""
+    """Stores the keys of the Broker; an empty list still requires a key, None does not."""
     from penstock.resources.api_keys import ANNOTATION, annotation_of
 
     metadata = obj["metadata"]
     written = {ANNOTATION: None if keys is None else annotation_of(keys)}
-    # What others changed meanwhile is not undone: a key that they revoked would hold again.
+    # Bound to the version: a concurrent change must not be undone, or a revoked key would be valid again.
     api.annotate(resource, metadata["namespace"], metadata["name"], written, version=metadata["resourceVersion"])

@@ -1,4 +1,4 @@
-"""`penstock lag`: what waits for each route, since when, and why."""
+"""`penstock lag`: how many events wait for each route, since when, and why."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ HEADINGS = ("lag", "oldest", "delivering", "route")
 
 def lag(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Routes with nothing waiting too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include routes without waiting events.")] = False,
     namespace: NamespaceOption = None,
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the routes with events waiting, the worst first, and those that fail, or will lose events, with the reason.
+    """Show routes with waiting events, the worst first, and routes that fail or will lose events, with the reason.
 
-    The numbers are those of their status; for a stack of this machine, those of its metrics.
+    The numbers are from the metrics of a stack on this machine, otherwise from the status of the routes.
     """
     import json
 
@@ -37,7 +37,7 @@ def lag(
         with installation.api() as api:
             objects = [obj for resource in ROUTES for obj in api.all(resource, namespace or "")]
         measured = routes_behind(installation.root / METRICS) if installation.root is not None else None
-        rows = standing_of(objects, measured, datetime.now(UTC))
+        rows = route_lags(objects, measured, datetime.now(UTC))
         if not everything:
             rows = [row for row in rows if row["lag"] or row["delivering"] == "False" or row["expiring"]]
         if as_json:
@@ -45,13 +45,13 @@ def lag(
         elif rows:
             say("\n".join(lines(rows)))
         else:
-            say(f"no route is behind, of {len(objects)}")
+            say(f"no events are waiting for any of {len(objects)} routes")
 
 
-def standing_of(
+def route_lags(
     objects: list[dict[str, Any]], measured: list[dict[str, Any]] | None, now: datetime
 ) -> list[dict[str, Any]]:
-    """The routes by what waits for them; numbers that were measured replace those of the statuses."""
+    """The routes by their lag; measured numbers take precedence over those of the status."""
     numbers = {(one["kind"], one["namespace"], one["name"]): one for one in measured or []}
     rows = [_row(obj, numbers, measured is not None, now) for obj in objects]
     return sorted(rows, key=lambda row: (-row["lag"], row["delivering"] != "False", row["namespace"], row["name"]))
@@ -87,7 +87,7 @@ def _row(
 
 
 def lines(rows: list[dict[str, Any]]) -> list[str]:
-    """The table; below it, why routes fail, and which will lose events."""
+    """The table; below it, why routes fail, and which of them will lose events."""
     from penstock.cli.output import lines_of
     from penstock.operations.formatting import count, duration
 
@@ -106,5 +106,5 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _name(row: dict[str, Any]) -> str:
-    place = "" if row["namespace"] == "default" else f" ({row['namespace']})"
-    return f"{row['kind'].lower()}/{row['name']}{place}"
+    namespace = "" if row["namespace"] == "default" else f" ({row['namespace']})"
+    return f"{row['kind'].lower()}/{row['name']}{namespace}"

@@ -1,9 +1,8 @@
-"""What `penstock tail` shows: which records of which topic, and how many of them."""
+"""The output of `penstock tail`: selects records of a topic and prints them, or a sample of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,60 +18,59 @@ from penstock.operations.cluster_api import CHANNELS, ClusterApi
 from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
-if TYPE_CHECKING:
-    pass
-
-
 POLL_SECONDS = 0.2
 EVENTS = ("broker", "channel", "inmemorychannel")
 ROUTES = ("trigger", "subscription")
 
 
 @dataclass(frozen=True)
-class WantedView(LiveSelection):
-    """What is to be shown."""
+class ViewSelection(LiveSelection):
+    """The selection to show."""
 
     is_attempts: bool = False
 
     @property
     def topic(self) -> str:
-        """Where it is."""
+        """The topic that has its records."""
         return topics.ATTEMPTS if self.is_attempts else topics.EVENTS
 
-    def narrowed(self, api: ClusterApi, what: str, namespace: str) -> WantedView:
-        """The same of one object. Raises UserError."""
+    def narrowed(self, api: ClusterApi, what: str, namespace: str) -> ViewSelection:
+        """The selection restricted to one object. Raises UserError."""
         resource, obj = look_up(api, what, namespace, EVENTS + ROUTES)
         is_route = resource.kind.lower() in ROUTES
         if self.is_attempts and not is_route:
-            raise UserError("--deliveries is for a trigger/NAME or a subscription/NAME, or for all.", exit_code=2)
+            raise UserError(
+                "--deliveries takes trigger/NAME or subscription/NAME; without a name it shows all deliveries.",
+                exit_code=2,
+            )
         uid = obj["metadata"]["uid"]
         if resource == CHANNELS:
-            # Events are accepted for the channel behind it, which has its name.
-            behind = ((obj.get("status") or {}).get("channel") or {}).get("name")
-            if behind:
-                uid = look_up(api, f"inmemorychannel/{behind}", namespace, EVENTS)[1]["metadata"]["uid"]
+            # Events are stored for the InMemoryChannel that backs it.
+            backing = ((obj.get("status") or {}).get("channel") or {}).get("name")
+            if backing:
+                uid = look_up(api, f"inmemorychannel/{backing}", namespace, EVENTS)[1]["metadata"]["uid"]
         return replace(self, is_attempts=is_route, uid=uid)
 
 
 class LiveView:
-    """Prints what is wanted."""
+    """Prints the selected records."""
 
-    def __init__(self, wanted: WantedView, *, as_json: bool, count: int | None, everything: bool) -> None:
+    def __init__(self, wanted: ViewSelection, *, as_json: bool, count: int | None, everything: bool) -> None:
         self._wanted, self._as_json, self._left = wanted, as_json, count
-        self._sample = None if everything else SampleLimit(self._say)
+        self._sample = None if everything else SampleLimit(self._report_sample)
 
     def run(self, settings: Settings) -> None:
-        """Until there were as many as asked for."""
+        """Prints until `count` records were shown."""
         with following(settings, self._wanted.topic) as reader:
             while True:
                 for _, record in reader.poll(POLL_SECONDS):
-                    if not self.take(record):
+                    if not self.show(record):
                         return
                 if self._sample is not None:
                     self._sample.turn()
 
-    def take(self, record: LogRecord) -> bool:
-        """Shows a record, if it is wanted; false when there have been enough."""
+    def show(self, record: LogRecord) -> bool:
+        """Prints a record if it is selected; false after the last one."""
         wanted = self._wanted
         found = wanted.attempt(record) if wanted.is_attempts else wanted.event(record)
         if found is None or (self._sample is not None and not self._sample.admits()):
@@ -88,5 +86,5 @@ class LiveView:
             self._left -= 1
         return self._left != 0
 
-    def _say(self, shown: int, of: int) -> None:
+    def _report_sample(self, shown: int, of: int) -> None:
         say(f"… a sample: {shown} of {of} in this second", err=self._as_json)

@@ -1,4 +1,4 @@
-"""Objects from files of YAML or JSON, and objects as tables, YAML and JSON."""
+"""Kubernetes objects: read from files of YAML or JSON, and printed as tables, YAML or JSON."""
 
 from __future__ import annotations
 
@@ -23,33 +23,30 @@ if TYPE_CHECKING:
 def read_manifests(path: Path) -> list[dict[str, Any]]:
     """The objects of a file, of every file of a folder, or of standard input (`-`). Raises UserError."""
     files = sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml", ".json")) if path.is_dir() else [path]
-    objects = []
-    for file in files:
-        try:
-            text = sys.stdin.read() if str(file) == "-" else file.read_text()
-            documents = list(yaml.safe_load_all(text))
-        except OSError as error:
-            raise UserError(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise UserError(f"{file} is not YAML: {' '.join(str(error).split())}.", exit_code=2) from None
-        for document in documents:
-            objects += _objects(document, file)
-    return objects
+    return [obj for file in files for document in read_documents(file) for obj in _objects(document, file)]
+
+
+def read_documents(file: Path) -> list[Any]:
+    """The YAML documents of a file, or of standard input (`-`). Raises UserError."""
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        return list(yaml.safe_load_all(text))
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{file} is not valid YAML: {' '.join(str(error).split())}.", exit_code=2) from None
 
 
 def _objects(document: Any, file: Path) -> list[dict[str, Any]]:
     if document is None:
         return []
     if not isinstance(document, dict) or not document.get("kind") or not document.get("apiVersion"):
-        raise UserError(f"{file} contains a document without apiVersion and kind.", exit_code=2)
+        raise UserError(f"{file} contains a document without apiVersion or kind.", exit_code=2)
     if document["kind"] == "List":
         return [one for item in document.get("items") or [] for one in _objects(item, file)]
     if not isinstance(document.get("metadata"), dict) or not document["metadata"].get("name"):
         raise UserError(f"{file}: the {document['kind']} has no metadata.name.", exit_code=2)
     return [document]
-
-
-# Objects as tables, YAML and JSON. Pure.
 
 
 def table_lines(table: dict[str, Any], *, wide: bool, everywhere: bool, now: datetime | None = None) -> list[str]:

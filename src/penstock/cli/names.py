@@ -1,4 +1,4 @@
-"""Names of objects as commands take them, `trigger/greetings` or `greetings`, and how a shell completes them."""
+"""Names of objects as command arguments, `trigger/greetings` or `greetings`: parsing, lookup and shell completion."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ WORDS = {
 
 
 def split(text: str, default: str) -> tuple[str, str]:
-    """Kind and name of `kind/name`, or of a name alone. Raises UserError for a kind that is not meant here."""
+    """Kind and name of `kind/name`, or of a name alone. Raises UserError for an unknown kind."""
     word, slash, name = text.partition("/")
     if not slash:
         return default, word
     kind = WORDS.get(word.lower())
     if kind is None or not name:
-        raise UserError(f"{text} is not understood.", f"Write it as {default}/NAME.", exit_code=2)
+        raise UserError(f"Invalid name {text}.", f"Write it as {default}/NAME.", exit_code=2)
     return kind, name
 
 
 def resource_named(kind: str) -> Resource:
-    """The kind behind a word."""
+    """The resource of a kind."""
     from penstock.operations import cluster_api
 
     resources = {
@@ -53,16 +53,16 @@ def resource_named(kind: str) -> Resource:
 
 
 def look_up(api: ClusterApi, text: str, namespace: str, kinds: Sequence[str]) -> tuple[Resource, Obj]:
-    """The object that is meant, of one of these kinds; a name alone is one of the first. Raises UserError."""
+    """The object of that name, of one of these kinds; a name without a kind is of the first. Raises UserError."""
     kind, name = split(text, kinds[0])
     if kind not in kinds:
-        raise UserError(f"{text}: a {' or a '.join(kinds)} is meant here.", exit_code=2)
+        raise UserError(f"{text} is not a {' or '.join(kinds)}.", exit_code=2)
     resource = resource_named(kind)
     return resource, api.get(resource, namespace, name)
 
 
 def completion_of(*kinds: str) -> Callable[[str], list[str]]:
-    """Completes names of objects of these kinds; those of the first without the kind as well."""
+    """Completes names of objects of these kinds; for the first kind, also without the kind."""
 
     def complete(incomplete: str) -> list[str]:
         from penstock.operations.installation import find

@@ -1,4 +1,4 @@
-"""`penstock create`, `apply`, `get` and `delete`: objects of the API, for people without kubectl."""
+"""`penstock create`, `apply`, `get` and `delete`: objects of the Kubernetes API, without kubectl."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ManifestOption = Annotated[
     Path | None, typer.Option("--file", "-f", help="File or folder with objects in YAML or JSON; - is standard input.")
 ]
 
-create = typer.Typer(help="Make a Broker, a Trigger or a Channel, in a line.", no_args_is_help=True)
+create = typer.Typer(help="Create a Broker, Trigger, Channel or Subscription.", no_args_is_help=True)
 
 
 @create.command("broker")
@@ -51,7 +51,7 @@ def create_broker(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a Broker; of one that exists, change what the options name and nothing else."""
+    """Create a Broker; of one that exists, change only what the options name."""
     spec = delivery_of(dead_letter_sink, retry)
     _make("Broker", name, spec, wait=wait, namespace=namespace, chosen=(data_dir, kubeconfig), as_json=as_json)
 
@@ -73,7 +73,7 @@ def create_trigger(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a Trigger; of one that exists, change what the options name and nothing else.
+    """Create a Trigger; of one that exists, change only what the options name.
 
     Delivery options of a Trigger replace all those of its Broker, the dead letter sink included.
     """
@@ -98,7 +98,7 @@ def create_channel(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a Channel."""
+    """Create a Channel."""
     _make("Channel", name, {}, wait=wait, namespace=namespace, chosen=(data_dir, kubeconfig), as_json=as_json)
 
 
@@ -114,7 +114,7 @@ def create_subscription(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a Subscription to a Channel."""
+    """Create or update a Subscription to a Channel."""
     reference = {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": channel}
     spec = {"channel": reference, "subscriber": {"uri": subscriber}}
     _make("Subscription", name, spec, wait=wait, namespace=namespace, chosen=(data_dir, kubeconfig), as_json=as_json)
@@ -123,13 +123,13 @@ def create_subscription(
 def apply(
     file: ManifestOption = None,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until those that can be Ready are.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the objects are Ready.")] = False,
     namespace: NamespaceOption = None,
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create the objects of a file, or bring those that are there into its shape (server-side apply)."""
+    """Create or update the objects of a file (server-side apply)."""
     from penstock.cli.manifests import read_manifests
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
@@ -143,12 +143,12 @@ def apply(
 
 def get(
     kind: Annotated[str | None, typer.Argument(help="Kind, such as triggers, or KIND/NAME.")] = None,
-    name: Annotated[str | None, typer.Argument(help="One of them.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of an object.")] = None,
     *,
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")] = False,
     wide: Annotated[bool, typer.Option("--wide", help="All columns.")] = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML.")] = False,
-    kinds: Annotated[bool, typer.Option("--kinds", help="The kinds that there are.")] = False,
+    kinds: Annotated[bool, typer.Option("--kinds", help="List the kinds.")] = False,
     namespace: NamespaceOption = None,
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -164,16 +164,16 @@ def get(
             say("\n".join(kinds_lines(api.resources())))
             return
         if kind is None:
-            raise UserError("Which kind? Such as: penstock get triggers. --kinds lists them.", exit_code=2)
+            raise UserError("Name a kind, such as: penstock get triggers. --kinds lists the kinds.", exit_code=2)
         word, _, one = kind.partition("/")
         resource, chosen = api.resource(word), name or one
-        place = "" if everywhere or not resource.namespaced else namespace or api.namespace
+        within = "" if everywhere or not resource.namespaced else namespace or api.namespace
         if as_json or as_yaml:
-            found: Any = api.get(resource, place, chosen) if chosen else api.all(resource, place)
+            found: Any = api.get(resource, within, chosen) if chosen else api.all(resource, within)
             say(document(found, as_yaml=as_yaml))
             return
-        lines = table_lines(api.table(resource, place, chosen), wide=wide, everywhere=everywhere)
-        say("\n".join(lines) if lines else f"There are no {resource.plural}{f' in {place}' if place else ''}.")
+        lines = table_lines(api.table(resource, within, chosen), wide=wide, everywhere=everywhere)
+        say("\n".join(lines) if lines else f"There are no {resource.plural}{f' in {within}' if within else ''}.")
 
 
 def delete(
@@ -187,36 +187,33 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Delete an object: `penstock delete trigger/greetings`. Or those of a file."""
-
     from penstock.cli.manifests import read_manifests
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
-    from penstock.runtime.errors import UserError
 
     with problems():
         word, _, one = (kind or "").partition("/")
         chosen = name or one
         if (file is None) == (not (word and chosen)):
-            raise UserError("Name an object, such as trigger/greetings, or give a --file.", exit_code=2)
+            raise UserError("Name an object, such as trigger/greetings, or a file: --file FILE.", exit_code=2)
         with find(data_dir, kubeconfig).api() as api:
             if file is not None:
-                meant = [(api.resource_of(obj), obj["metadata"]) for obj in reversed(read_manifests(file))]
+                deleted = [(api.resource_of(obj), obj["metadata"]) for obj in reversed(read_manifests(file))]
             else:
-                meant = [(api.resource(word), {"name": chosen})]
-            for resource, metadata in meant:
-                place = str(metadata.get("namespace") or namespace or api.namespace)
-                gone = api.delete(resource, place, metadata["name"])
+                deleted = [(api.resource(word), {"name": chosen})]
+            for resource, metadata in deleted:
+                within = str(metadata.get("namespace") or namespace or api.namespace)
+                existed = api.delete(resource, within, metadata["name"])
                 label = f"{resource.kind.lower()}/{metadata['name']}"
                 if as_json:
-                    say(json.dumps({"kind": resource.kind, "name": metadata["name"], "deleted": gone}))
+                    say(json.dumps({"kind": resource.kind, "name": metadata["name"], "deleted": existed}))
                 else:
-                    say(f"{label} {'deleted' if gone else 'was not there'}")
+                    say(f"{label} {'deleted' if existed else 'not found'}")
 
 
 def _given(file: Path | None) -> Path:
-
     if file is None:
-        raise UserError("Give a file: --file FILE, or --file - for standard input.", exit_code=2)
+        raise UserError("--file is required: --file FILE, or --file - for standard input.", exit_code=2)
     return file
 
 
@@ -293,12 +290,11 @@ def _change(
 
 
 def _apply_one(api: ClusterApi, obj: dict[str, Any], namespace: str | None, wait: bool, as_json: bool) -> None:
-
     resource = api.resource_of(obj)
-    place = str(obj["metadata"].get("namespace") or namespace or api.namespace)
+    within = str(obj["metadata"].get("namespace") or namespace or api.namespace)
     if resource.namespaced:
-        obj = {**obj, "metadata": {**obj["metadata"], "namespace": place}}
-    applied, created = api.apply(resource, place, obj)
+        obj = {**obj, "metadata": {**obj["metadata"], "namespace": within}}
+    applied, created = api.apply(resource, within, obj)
     if wait:
         applied = wait_ready(api, resource, applied)
     if as_json:
@@ -309,7 +305,7 @@ def _apply_one(api: ClusterApi, obj: dict[str, Any], namespace: str | None, wait
 
 
 def wait_ready(api: ClusterApi, resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
-    """The object once it is Ready; at once where it never is. Raises UserError."""
+    """The object once it is Ready. Raises UserError if it does not become Ready in time."""
     import time
 
     from penstock.resources.conditions import READY, find, is_ready
@@ -318,7 +314,7 @@ def wait_ready(api: ClusterApi, resource: Resource, obj: dict[str, Any]) -> dict
     while not is_ready(obj):
         if time.monotonic() > deadline:
             ready = find((obj.get("status") or {}).get("conditions"), READY) or {}
-            why = ready.get("message") or ready.get("reason") or "nothing has been said of it"
+            why = ready.get("message") or ready.get("reason") or "its status is empty"
             name = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
             raise UserError(f"{name} is not Ready after {READY_SECONDS:.0f} s: {why}.")
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Options that several commands have. Nothing heavy is imported here: every start of `penstock` reads it."""
+"""Options shared by several commands. Every start of `penstock` imports this module, so it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ import typer
 
 from penstock.runtime.errors import UserError
 
-# Which stack is started, with which settings.
+# Commands that start something.
 StartDataDirOption = Annotated[
-    Path | None, typer.Option("--data-dir", help="Folder of everything the stack keeps. (default: .penstock)")
+    Path | None, typer.Option("--data-dir", help="Folder with all data of the stack. (default: .penstock)")
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, such as retention_hours=24. May be repeated."),
 ]
 
-# Which installation and namespace a command uses.
+# Commands that use a running installation.
 DataDirOption = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Data folder of the stack that is meant. (default: the one that runs)"),
+    typer.Option("--data-dir", help="Data folder of the stack to use. (default: the running one)"),
 ]
-KubeconfigOption = Annotated[
-    Path | None, typer.Option("--kubeconfig", help="Kubeconfig of the installation that is meant, here or elsewhere.")
-]
+KubeconfigOption = Annotated[Path | None, typer.Option("--kubeconfig", help="Kubeconfig of the installation to use.")]
 
 
 def complete_namespaces(incomplete: str) -> list[str]:
-    """Completes names of namespaces, in the shell; nothing where no stack runs."""
+    """Shell completion of namespaces; empty if no stack runs."""
     from penstock.kube.paths import api_path
     from penstock.operations.installation import find
 
@@ -52,9 +50,9 @@ NamespaceOption = Annotated[
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", help="From when on: 90s, 1h30m or 7d ago, 2026-11-17T10:00:00Z, or earliest."),
+    typer.Option("--since", help="Start: 90s, 1h30m or 7d ago, 2026-11-17T10:00:00Z, or earliest."),
 ]
-UntilOption = Annotated[str | None, typer.Option("--until", help="Until when, in the same form. (default: now)")]
+UntilOption = Annotated[str | None, typer.Option("--until", help="End, in the same form. (default: now)")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 # Events and filters on the command line.
@@ -73,7 +71,7 @@ AttributeOption = Annotated[
 ContentTypeOption = Annotated[
     str | None,
     typer.Option(
-        "--content-type", help="Media type of the data. (default: application/json where it is, or text/plain)"
+        "--content-type", help="Media type of the data. (default: application/json if it is JSON, otherwise text/plain)"
     ),
 ]
 FileOption = Annotated[Path | None, typer.Option("--file", "-f", help="File of the data; - is standard input.")]
@@ -84,6 +82,6 @@ FilterOption = Annotated[
     list[str] | None,
     typer.Option(
         "--filter",
-        help="Only what passes: type=greeting, {prefix: {type: com.}} as in a Trigger, or CESQL. May be repeated.",
+        help="Only matching events: type=greeting, {prefix: {type: com.}} as in a Trigger, or CESQL. May be repeated.",
     ),
 ]

@@ -1,9 +1,8 @@
 """What commands print: text that is safe on a terminal, and tables.
 
-Data of events, responses of subscribers and messages of programs come from people who may send events; the reader may
-be another person. An escape sequence in them could change what the terminal shows, its title or its clipboard. So on a
-terminal control characters are shown as JSON writes them, `\u001b`. Into a file or a pipe everything is written as
-it is: programs that read it may need every byte.
+Data of events, responses of subscribers and messages of programs are untrusted: an escape sequence in them could change
+what the terminal shows, its title or its clipboard. So on a terminal control characters are shown as JSON writes them,
+`\u001b`. Into a file or a pipe everything is written unchanged: programs that read it may need every byte.
 """
 
 from __future__ import annotations
@@ -11,12 +10,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    pass
-
-_OBEYED = re.compile(
+_CONTROL = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f"  # C0 but tab and newline, and DEL
     "\x80-\x9f"  # C1: 0x9b alone begins an escape sequence
@@ -28,12 +23,12 @@ _OBEYED = re.compile(
 
 
 def safe(text: str) -> str:
-    """The text as it may be shown on a terminal."""
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """The text with control characters escaped, safe to show on a terminal."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Prints text in which something comes from others: as it is, but on a terminal only what is safe there."""
+    """Prints text that may contain untrusted parts: unchanged, or with control characters escaped on a terminal."""
     stream = sys.stderr if err else sys.stdout
     # Not typer.echo, which leaves out escape sequences where there is no terminal.
     stream.write((safe(text) if stream.isatty() else text) + ("\n" if nl else ""))

@@ -1,4 +1,4 @@
-"""`penstock pause` and `penstock resume`: hold the deliveries of Triggers and Subscriptions, and let them go on."""
+"""`penstock pause` and `penstock resume`: pause and resume deliveries of Triggers and Subscriptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RoutesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="ROUTE…",
-        help="trigger/NAME or subscription/NAME; a name alone is that of a Trigger.",
+        help="trigger/NAME or subscription/NAME; a name alone means a Trigger.",
         autocompletion=completion_of("trigger", "subscription"),
     ),
 ]
@@ -31,7 +31,7 @@ def pause(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deliver nothing to these routes for now: events wait, as long as retention keeps them."""
+    """Pause deliveries to these routes; events wait, as long as retention keeps them."""
     _set_paused(routes, True, namespace, (data_dir, kubeconfig), as_json)
 
 
@@ -43,7 +43,7 @@ def resume(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deliver to these routes again, beginning with what waits."""
+    """Resume deliveries to these routes, waiting events first."""
     _set_paused(routes, False, namespace, (data_dir, kubeconfig), as_json)
 
 
@@ -58,18 +58,18 @@ def _set_paused(
     from penstock.operations.installation import find
 
     with problems(), find(*chosen).api() as api:
-        place = namespace or api.namespace
-        # All of them are looked at before any is changed: a name that is wrong changes nothing.
-        meant = [look_up(api, route, place, ("trigger", "subscription")) for route in routes]
-        for resource, obj in meant:
+        within = namespace or api.namespace
+        # All are looked up before any is changed, so that a wrong name changes nothing.
+        found = [look_up(api, route, within, ("trigger", "subscription")) for route in routes]
+        for resource, obj in found:
             name = obj["metadata"]["name"]
             was = is_paused(obj)
             set_paused(api, resource, obj, paused)
             lag = ((obj.get("status") or {}).get("delivery") or {}).get("lag", 0)
             if as_json:
-                say(json.dumps({"kind": resource.kind, "namespace": place, "name": name, "paused": paused}))
+                say(json.dumps({"kind": resource.kind, "namespace": within, "name": name, "paused": paused}))
                 continue
-            done = "is paused" if paused else "delivers again"
+            done = "is paused" if paused else "is resumed"
             already = " already" if was == paused else ""
             waiting = f"; {lag} event{'' if lag == 1 else 's'} wait" if lag else ""
             say(f"{resource.kind.lower()}/{name} {done}{already}{waiting}")

@@ -1,6 +1,6 @@
 """The reference page of the settings, made from their docstrings by `make docs`.
 
-A test compares the page with what is made here, so a setting without documentation cannot be.
+A test compares the page with the settings, so that every setting is documented.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Made from `src/penstock/settings.py` by `make docs`; do not edit.
 
 A setting is given as a flag of `penstock dev` (`--port 8081`, or `--set name=value` for those without a flag of their
 own), as an environment variable (`PENSTOCK_PORT=8081`), or in `penstock.toml` in the working directory (`port = 8081`);
-the first of these that has it counts. An unknown name and a value of the wrong kind are named, each in a line
-with its place, and end the command with exit code 2 before anything is started. Lists are written `a,b`.
+the first of these that has it is used. An unknown name or an invalid value ends the command with exit code 2
+before anything is started; one line for each says where it was found. Lists are written `a,b`.
 
 | setting | default | meaning |
 |---|---|---|

@@ -1,14 +1,12 @@
-"""`penstock replay`, `penstock deadletters`, `penstock redrive`."""
+"""`penstock replay` and `penstock redrive`: create Replays and show their progress."""
 
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.dead_letters import as_data, counts_table, each_table, wanted_of
 from penstock.cli.options import (
     DataDirOption,
     JsonOption,
@@ -24,18 +22,18 @@ from penstock.operations.replays import ReplaySubject
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
-PlaceArgument = Annotated[str, typer.Argument(metavar="KIND/NAME", help="Such as trigger/orders.")]
+SubjectArgument = Annotated[str, typer.Argument(metavar="KIND/NAME", help="Such as trigger/orders.")]
 IdOption = Annotated[list[str] | None, typer.Option("--id", help="Only the event with this id. May be repeated.")]
-RateOption = Annotated[float | None, typer.Option("--rate", help="Events a second at most.")]
+RateOption = Annotated[float | None, typer.Option("--rate", help="Maximum rate, in events per second.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count, and deliver nothing.")]
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Stay until it is done, and show how far it is.")]
-NameOption = Annotated[str | None, typer.Option("--name", help="Name of the Replay. (default: one that is made up)")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Wait until it is done and show the progress.")]
+NameOption = Annotated[str | None, typer.Option("--name", help="Name of the Replay. (default: generated)")]
 
 
 def replay(
-    place: PlaceArgument,
+    subject: SubjectArgument,
     *,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -43,7 +41,9 @@ def replay(
     where: Annotated[
         list[str] | None, typer.Option("--where", metavar="NAME=VALUE", help="Only with this attribute. Repeatable.")
     ] = None,
-    sink: Annotated[str | None, typer.Option("--sink", help="URL that gets the events of a Broker or channel.")] = None,
+    sink: Annotated[
+        str | None, typer.Option("--sink", help="URL to send the events of a Broker or Channel to.")
+    ] = None,
     rate: RateOption = None,
     dry_run: DryRunOption = False,
     watch: WatchOption = False,
@@ -53,23 +53,25 @@ def replay(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deliver events once more: to a Trigger or Subscription, or those of a Broker or channel to a sink."""
+    """Deliver events again: to a Trigger or Subscription, or the events of a Broker or Channel to a sink."""
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
-    from penstock.operations.replays import Wishes, replay_of
+    from penstock.operations.replays import ReplayOptions, replay_of
 
     with problems():
-        wishes = Wishes(since, until, tuple(ids or ()), tuple(where or ()), sink, rate, dry_run)
-        subject = ReplaySubject.read(place)
-        wanted = replay_of(subject, wishes, name)
+        options = ReplayOptions(since, until, tuple(ids or ()), tuple(where or ()), sink, rate, dry_run)
+        given = ReplaySubject.read(subject)
+        requested = replay_of(given, options, name)
         with find(data_dir, kubeconfig).api() as api:
-            _make(api, namespace or api.namespace, subject, wanted, watch=watch, as_json=as_json)
+            _make(api, namespace or api.namespace, given, requested, watch=watch, as_json=as_json)
 
 
 def redrive(
-    place: PlaceArgument,
+    subject: SubjectArgument,
     *,
-    reason: Annotated[str | None, typer.Option("--reason", help="Only what was given up for such a reason.")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Only events that failed with a reason that contains this.")
+    ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     ids: IdOption = None,
@@ -82,23 +84,27 @@ def redrive(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deliver once more what a Trigger or Subscription gave up; `penstock deadletters` lists it."""
+    """Redeliver the events that a Trigger or Subscription dropped or dead-lettered; see `penstock deadletters`."""
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
-    from penstock.operations.replays import Wishes, replay_of
+    from penstock.operations.replays import ReplayOptions, replay_of
     from penstock.runtime.errors import UserError
 
     with problems():
-        given = ReplaySubject.read(place)
+        given = ReplaySubject.read(subject)
         if not given.is_route:
-            raise UserError(f"A {given.kind} gives nothing up.", "Name the Trigger or Subscription.", exit_code=2)
-        wishes = Wishes(since, until, tuple(ids or ()), (), None, rate, dry_run, given_up=True, reason=reason)
+            raise UserError(
+                f"A {given.kind} has no dead letters to redrive.", "Name a Trigger or Subscription.", exit_code=2
+            )
+        options = ReplayOptions(
+            since, until, tuple(ids or ()), (), None, rate, dry_run, dead_letters=True, reason=reason
+        )
         with find(data_dir, kubeconfig).api() as api:
-            _make(api, namespace or api.namespace, given, replay_of(given, wishes, name), watch=watch, as_json=as_json)
+            _make(api, namespace or api.namespace, given, replay_of(given, options, name), watch=watch, as_json=as_json)
 
 
-def _make(api: ClusterApi, namespace: str, subject: ReplaySubject, wanted: Obj, *, watch: bool, as_json: bool) -> None:
-    """Creates the Replay, if its object exists, and shows its progress if asked to."""
+def _make(api: ClusterApi, namespace: str, given: ReplaySubject, requested: Obj, *, watch: bool, as_json: bool) -> None:
+    """Creates the Replay and, with `watch`, shows its progress."""
     import json
 
     from penstock.cli.names import resource_named
@@ -106,29 +112,29 @@ def _make(api: ClusterApi, namespace: str, subject: ReplaySubject, wanted: Obj, 
     from penstock.operations.cluster_api import REPLAYS
     from penstock.operations.replays import succeeded
 
-    api.get(resource_named(subject.kind.lower()), namespace, subject.name)  # raises where it does not exist
-    made = api.create(REPLAYS, namespace, wanted)
+    api.get(resource_named(given.kind.lower()), namespace, given.name)  # raises where it does not exist
+    made = api.create(REPLAYS, namespace, requested)
     name = made["metadata"]["name"]
     if not as_json:
-        console().print(f"replay {namespace}/{name} was made", markup=False)
+        console().print(f"created replay {namespace}/{name}", markup=False)
     if watch:
         made = _watch(api, REPLAYS, namespace, name, quiet=as_json)
     if as_json:
         say(json.dumps(made, indent=2))
     elif not watch:
-        console().print(f"  see how it goes: kubectl get replay {name} -n {namespace} -w", markup=False)
-        console().print(f"  stop it:         kubectl delete replay {name} -n {namespace}", markup=False)
+        console().print(f"  watch it: kubectl get replay {name} -n {namespace} -w", markup=False)
+        console().print(f"  stop it:  kubectl delete replay {name} -n {namespace}", markup=False)
     if watch and succeeded(made)[0] != "True":
         raise typer.Exit(1)
 
 
 def _watch(api: ClusterApi, replays: Any, namespace: str, name: str, *, quiet: bool) -> Obj:
-    """Until it is over. Ctrl-C ends the watching, not the Replay."""
+    """Waits until it is over. Ctrl-C ends the waiting, not the Replay."""
     from penstock.cli.terminal import console
     from penstock.operations.replays import is_over, line_of, warning_of
 
     screen, shown, found = console(), "", api.get(replays, namespace, name)
-    with screen.status("") if screen.is_terminal and not quiet else _Silent() as status:
+    with screen.status("") if screen.is_terminal and not quiet else _NoStatus() as status:
         while not is_over(found):
             line = line_of(found)
             if screen.is_terminal:
@@ -136,7 +142,7 @@ def _watch(api: ClusterApi, replays: Any, namespace: str, name: str, *, quiet: b
             elif line != shown and not quiet:
                 screen.print(line, markup=False)
             shown = line
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
             found = api.get(replays, namespace, name)
     if not quiet:
         screen.print(line_of(found), markup=False)
@@ -145,58 +151,14 @@ def _watch(api: ClusterApi, replays: Any, namespace: str, name: str, *, quiet: b
     return found
 
 
-class _Silent:
-    """In place of a status line."""
+class _NoStatus:
+    """A status line that shows nothing."""
 
-    def __enter__(self) -> _Silent:
+    def __enter__(self) -> _NoStatus:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to end."""
+        """Does nothing."""
 
     def update(self, line: str) -> None:
-        """Nobody looks."""
-
-
-def deadletters(
-    place: Annotated[
-        str | None, typer.Argument(metavar="[KIND/NAME]", help="Only those of trigger/orders. (default: all)")
-    ] = None,
-    *,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Only with a reason that contains this.")] = None,
-    each: Annotated[bool, typer.Option("--each", help="List every event, the newest first.")] = False,
-    limit: Annotated[int, typer.Option("--limit", help="Events to list at most.")] = 100,
-    namespace: NamespaceOption = None,
-    data_dir: DataDirOption = None,
-    kubeconfig: KubeconfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what was given up, by route and reason: dropped, or sent to a dead letter sink."""
-    import json
-
-    from penstock.cli.terminal import console, problems
-    from penstock.history.reader.history import History
-    from penstock.history.schema.columns import HistoryProblem
-    from penstock.operations.installation import find
-    from penstock.runtime.errors import UserError
-
-    with problems():
-        wanted = wanted_of(place, namespace, since, until, reason=reason, limit=limit, now=datetime.now(UTC))
-        settings = find(data_dir, kubeconfig).kafka_settings("penstock deadletters")
-        try:
-            with History(settings) as history:
-                found = history.deadletters(wanted) if each else history.deadletter_counts(wanted)
-                away = history.without_kafka
-        except HistoryProblem as problem:
-            raise UserError(str(problem)) from problem
-        if as_json:
-            say(json.dumps([as_data(one) for one in found], indent=2))
-        elif found:
-            for line in each_table(found) if each else counts_table(found):
-                console().print(line, markup=False)
-        else:
-            console().print("nothing was given up")
-        if away:
-            raise UserError(f"Kafka does not answer, so the newest may be missing: {away}")
+        """Does nothing."""

@@ -1,4 +1,4 @@
-"""Results as tables, CSV, JSON or Parquet."""
+"""Output of `penstock sql`: tables, CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 SHOWN_CHARACTERS = 80
-"""What of a cell is shown in a table."""
+"""Longer cells of a table are cut."""
 
 
 class Format(StrEnum):
-    """How an answer is printed."""
+    """Format of a result."""
 
     TABLE = "table"
     CSV = "csv"
@@ -30,15 +30,15 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
-def write(answer: pa.Table, form: Format, output: Path | None) -> None:
-    """Prints an answer, or writes it to a file. Raises UserError."""
+def write(result: pa.Table, form: Format, output: Path | None) -> None:
+    """Prints a result or writes it to a file. Raises UserError."""
     if form is Format.PARQUET and output is None and sys.stdout.isatty():
-        raise UserError("Parquet is not for a terminal.", "Name a file: --output FILE", exit_code=2)
+        raise UserError("Parquet cannot be printed to a terminal.", "Write it to a file: --output FILE", exit_code=2)
     try:
         if form is Format.PARQUET:
-            _parquet(answer, output)
+            _parquet(result, output)
             return
-        text = {Format.TABLE: table, Format.CSV: csv, Format.JSON: to_json}[form](answer)
+        text = {Format.TABLE: table, Format.CSV: csv, Format.JSON: to_json}[form](result)
         if output is None:
             say(text, nl=False)
         else:
@@ -49,40 +49,39 @@ def write(answer: pa.Table, form: Format, output: Path | None) -> None:
         raise UserError(f"{output} cannot be written: {error.strerror}.") from None
 
 
-def table(answer: pa.Table) -> str:
-    """As wide as what it holds; long cells are cut."""
-
-    numbers = {field.name for field in answer.schema if _is_number(field)}
-    rows = [[_cell(value) for value in row.values()] for row in answer.to_pylist(maps_as_pydicts="lossy")]
-    lines = lines_of(answer.column_names, rows, numbers) if answer.column_names else []
-    count = f"{answer.num_rows} row{'' if answer.num_rows == 1 else 's'}"
+def table(result: pa.Table) -> str:
+    """A table as wide as its content; long cells are cut."""
+    numbers = {field.name for field in result.schema if _is_number(field)}
+    rows = [[_cell(value) for value in row.values()] for row in result.to_pylist(maps_as_pydicts="lossy")]
+    lines = lines_of(result.column_names, rows, numbers) if result.column_names else []
+    count = f"{result.num_rows} row{'' if result.num_rows == 1 else 's'}"
     return "\n".join([*lines, f"({count})"]) + "\n"
 
 
-def csv(answer: pa.Table) -> str:
-    """With a line of names first."""
+def csv(result: pa.Table) -> str:
+    """CSV with a header."""
     import csv as library
     import io
 
     text = io.StringIO()
     writer = library.writer(text, lineterminator="\n")
-    writer.writerow(answer.column_names)
-    for row in answer.to_pylist(maps_as_pydicts="lossy"):
+    writer.writerow(result.column_names)
+    for row in result.to_pylist(maps_as_pydicts="lossy"):
         writer.writerow("" if value is None else _plain(value) for value in row.values())
     return text.getvalue()
 
 
-def to_json(answer: pa.Table) -> str:
-    """One object per line; bytes that are no text as base64."""
+def to_json(result: pa.Table) -> str:
+    """One object per line; bytes that are not UTF-8 as base64."""
     return "".join(
-        json.dumps(row, default=_plain, ensure_ascii=False) + "\n" for row in answer.to_pylist(maps_as_pydicts="lossy")
+        json.dumps(row, default=_plain, ensure_ascii=False) + "\n" for row in result.to_pylist(maps_as_pydicts="lossy")
     )
 
 
-def _parquet(answer: pa.Table, output: Path | None) -> None:
+def _parquet(result: pa.Table, output: Path | None) -> None:
     import pyarrow.parquet as pq
 
-    pq.write_table(answer, sys.stdout.buffer if output is None else output, compression="zstd")
+    pq.write_table(result, sys.stdout.buffer if output is None else output, compression="zstd")
 
 
 def _is_number(field: pa.Field) -> bool:

@@ -1,4 +1,4 @@
-"""A command for every row of the table of roles, all with the same settings."""
+"""A command for each role (`penstock ingress`, ...), all with the same options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
 def _help(role: Role) -> str:
     return (
         f"{role.purpose}\n\nOne role as a process of its own: logs to standard output, answers /livez, /readyz and "
-        f"/metrics on port {role.health_port} (--health-port), ends in order on SIGTERM. Settings come from these "
+        f"/metrics on port {role.health_port} (--health-port), stops gracefully on SIGTERM. Settings come from these "
         "flags, then PENSTOCK_* variables, then penstock.toml."
     )
 

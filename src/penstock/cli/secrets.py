@@ -22,10 +22,10 @@ def secrets() -> None:
 def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = None) -> None:
     """Encrypt every Secret in the data folder with the first key of secrets_key_file, or of secrets_key_command.
 
-    The same is done at every start of the API, so it is for an API that does not run.
+    The API must be stopped; each start of it does the same.
     """
-    from penstock.apiserver.store.encryption import WrongKey, load_seals
-    from penstock.apiserver.store.reencryption import reencrypt as encrypt_anew
+    from penstock.apiserver.store.encryption import WrongKey, load_keyring
+    from penstock.apiserver.store.encryption import reencrypt as encrypt_anew
     from penstock.cli.terminal import problems
     from penstock.operations.settings_sources import load
     from penstock.runtime.errors import UserError
@@ -34,22 +34,24 @@ def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = N
         settings = load(assignments, data_dir=data_dir)
         database = settings.data_dir / "api.db"
         if not database.exists():
-            raise UserError(f"The data folder {settings.data_dir} has no API yet.", "Start one: penstock dev")
+            raise UserError(
+                f"No API has been started on the data folder {settings.data_dir} yet.", "Start it: penstock dev"
+            )
         try:
-            seals = load_seals(settings.secrets_key_file, settings.secrets_key_command, settings.data_dir / "pki")
-            if seals.current is None:
+            keyring = load_keyring(settings.secrets_key_file, settings.secrets_key_command, settings.data_dir / "pki")
+            if keyring.current is None:
                 advice = "Set secrets_key_file or secrets_key_command."
-                raise UserError("No key is given that Secrets could be encrypted with.", advice)
-            with alone(settings.data_dir):
-                count = encrypt_anew(database, seals)
+                raise UserError("There is no key to encrypt Secrets with.", advice)
+            with api_stopped(settings.data_dir):
+                count = encrypt_anew(database, keyring)
         except WrongKey as error:
             raise UserError(str(error)) from None
-    typer.echo(f"{count} Secret{'' if count == 1 else 's'} encrypted anew, with the key {seals.current}.")
+    typer.echo(f"{count} Secret{'' if count == 1 else 's'} re-encrypted with the key {keyring.current}.")
 
 
 @contextmanager
-def alone(data_dir: Path) -> Iterator[None]:
-    """While no API runs on the folder: one that does could no longer read what a key that it does not know encrypts."""
+def api_stopped(data_dir: Path) -> Iterator[None]:
+    """Holds the lock of the API: a running one could not decrypt with a key that it has not loaded."""
     from penstock.engine.datadir import exclusive
     from penstock.runtime.errors import UserError
 
@@ -58,7 +60,7 @@ def alone(data_dir: Path) -> Iterator[None]:
             held.enter_context(exclusive(data_dir, "apiserver"))
         except UserError:
             raise UserError(
-                f"The API on the data folder {data_dir} runs, with the keys that it was started with.",
-                "Start it again with the new key in secrets_key_file: each start encrypts every Secret anew by itself.",
+                f"The API of the data folder {data_dir} is running.",
+                "Stop it first. Or set the new key in secrets_key_file and restart it: each start re-encrypts Secrets.",
             ) from None
         yield

@@ -24,8 +24,7 @@ from penstock.cli.options import (
     TypeOption,
 )
 from penstock.cli.output import say
-from penstock.cli.senders import CaFileOption, ServiceAccountOption, TokenOption, credentials_for, given_token, token_of
-from penstock.events.event import CloudEvent
+from penstock.cli.sending_target import CaFileOption, ServiceAccountOption, TokenOption
 
 if TYPE_CHECKING:
     from penstock.events.event import CloudEvent
@@ -37,7 +36,7 @@ BrokerOption = Annotated[
 ]
 ChannelOption = Annotated[
     str | None,
-    typer.Option("--channel", help="Channel, in place of a Broker.", autocompletion=completion_of("channel")),
+    typer.Option("--channel", help="Channel, instead of a Broker.", autocompletion=completion_of("channel")),
 ]
 
 
@@ -54,11 +53,13 @@ def send(
     event: EventOption = None,
     broker: BrokerOption = None,
     channel: ChannelOption = None,
-    to: Annotated[str | None, typer.Option("--to", help="Send to this URL, whatever it is.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Send to this URL.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="Send so many events, each with an id of its own.")] = 1,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.001, help="So many a second, not all at once.")] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.001, help="Events per second. (default: as fast as possible)")
+    ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Follow the event until every route has answered.")
+        bool, typer.Option("--watch", "-w", help="Follow the event until every matching route has finished.")
     ] = False,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds that --watch waits.")] = 60.0,
     token: TokenOption = None,
@@ -71,10 +72,10 @@ def send(
 ) -> None:
     """Send an event to a Broker or Channel.
 
-    Exits with 1 where an event was not accepted or, with --watch, where a route could not deliver it.
+    Exits with 1 if an event was not accepted or, with --watch, if a route did not deliver it.
     """
     from penstock.cli.event_input import event_of
-    from penstock.cli.senders import address_of, target_of
+    from penstock.cli.sending_target import address_of, credentials_for, given_token, target_of, token_of
     from penstock.cli.terminal import problems
     from penstock.cli.watching import WatchedEvent, watched_event
     from penstock.operations.installation import find
@@ -94,10 +95,14 @@ def send(
             subject=subject,
         )
         if watch and (count > 1 or to):
-            raise UserError("--watch follows one event to a Broker or Channel: without --count and --to.", exit_code=2)
+            raise UserError(
+                "--watch cannot be combined with --count or --to: it follows one event through a Broker or Channel.",
+                exit_code=2,
+            )
         if service_account and (token or to):
             raise UserError(
-                "--service-account gets a token for a Broker or Channel: without --token and --to.", exit_code=2
+                "--service-account cannot be combined with --token or --to: it gets a token for a Broker or Channel.",
+                exit_code=2,
             )
         known = given_token(token)
         if to is not None:
@@ -138,8 +143,7 @@ def _send_all(
     rate: float | None = None,
     as_json: bool = False,
 ) -> int:
-
-    from penstock.cli.sending import EventSender, remedy
+    from penstock.cli.event_sender import EventSender, remedy
 
     remedies: set[str] = set()
 

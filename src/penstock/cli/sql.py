@@ -1,4 +1,4 @@
-"""`penstock sql`: any question about events and attempts, up to this moment."""
+"""`penstock sql`: a SELECT over events and attempts, by DuckDB or (`--engine spark`) by Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from penstock.cli.history import connect_of, note, note_without_kafka
+from penstock.cli.history import (
+    history_settings,
+    kafka_reader,
+    note,
+    note_without_kafka,
+    open_history,
+    with_progress,
+)
 from penstock.cli.options import DataDirOption
 from penstock.cli.result_formats import Format
 from penstock.runtime.errors import UserError
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Engine(StrEnum):
-    """Who answers."""
+    """What runs the query."""
 
     DUCKDB = "duckdb"
     SPARK = "spark"
@@ -30,37 +37,32 @@ class Engine(StrEnum):
 def sql(
     statement: Annotated[str, typer.Argument(help="One SELECT over the tables events and attempts.")],
     *,
-    form: Annotated[Format, typer.Option("--format", "-f", help="How the answer is printed.")] = Format.TABLE,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write the answer to.")] = None,
+    form: Annotated[Format, typer.Option("--format", "-f", help="Format of the result.")] = Format.TABLE,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write the result to.")] = None,
     engine: Annotated[
-        Engine, typer.Option(help="duckdb answers in a moment; spark where the tables are larger than this machine.")
+        Engine, typer.Option(help="duckdb starts fast; spark is for tables larger than this machine.")
     ] = Engine.DUCKDB,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Ask the history in SQL: what the tables have, and what Kafka has beyond them.
+    """Query events and attempts in SQL: the tables of the history, and newer records in Kafka.
 
     penstock sql "select type, count(*) from events where arrival > now() - interval 1 hour group by type"
     """
-    from penstock.cli import history as asking
-    from penstock.cli.history import with_progress
     from penstock.cli.result_formats import write
     from penstock.cli.terminal import problems
 
     with problems():
         if engine is Engine.SPARK:
-            with SparkQuestion(statement, asking.settings_of(data_dir)) as question:
-                write(with_progress(question.ask, question.progress, question.interrupt), form, output)
+            with SparkQuery(statement, history_settings(data_dir)) as query:
+                write(with_progress(query.run, query.progress, query.interrupt), form, output)
             return
-        with asking.opened(data_dir) as history:
-            answer = with_progress(lambda: history.sql(statement), history.progress, history.interrupt)
-            write(answer, form, output)
+        with open_history(data_dir) as history:
+            result = with_progress(lambda: history.sql(statement), history.progress, history.interrupt)
+            write(result, form, output)
 
 
-# `penstock sql --engine spark`: the same question to Spark, where the tables are larger than this machine.
-
-
-class SparkQuestion:
-    """One statement, and the session that answers it. `progress` and `interrupt` are for another thread."""
+class SparkQuery:
+    """One statement, and the session that runs it. `progress` and `interrupt` may be called by another thread."""
 
     def __init__(self, statement: str, settings: Settings) -> None:
         self._statement, self._settings = statement, settings
@@ -73,35 +75,34 @@ class SparkQuestion:
         if self._spark is not None:
             self._spark.stop()
 
-    def ask(self) -> pa.Table:
-        """The answer. Raises UserError."""
+    def run(self) -> pa.Table:
+        """The result. Raises UserError."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
         from pyspark.logger import PySparkLogger
 
-        from penstock.engine.history import spark as session
-        from penstock.engine.history import spark as views
+        from penstock.engine.history import spark as history_views
         from penstock.history.schema.columns import HistoryProblem
 
         # Spark would print whole stack traces beside this message.
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
         note("starting Spark")
-        spark = session.open_session(self._settings, name="sql-spark")
+        spark = history_views.open_session(self._settings, name="sql-spark")
         try:
-            views.check_read_only(spark, self._statement)
-            away = views.create_views(spark, self._settings, connect_of(self._settings))
+            history_views.check_read_only(spark, self._statement)
+            without_kafka = history_views.create_views(spark, self._settings, kafka_reader(self._settings))
             self._spark = spark
-            answer = _named_once(spark.sql(self._statement)).toArrow()
+            result = _with_unique_names(spark.sql(self._statement)).toArrow()
         except HistoryProblem as problem:
             raise UserError(problem.what, problem.remedy) from None
         except (PySparkException, Py4JError) as error:
-            raise UserError(f"The statement failed: {message_of(error)}") from None
-        if away is not None:
-            note_without_kafka(away)
-        return answer
+            raise UserError(f"The query failed: {message_of(error)}") from None
+        if without_kafka is not None:
+            note_without_kafka(without_kafka)
+        return result
 
     def progress(self) -> float:
-        """How much of what runs is done, in percent; below zero where nothing does yet."""
+        """Percent of the running stages that is done; negative before any runs."""
         if self._spark is None:
             return -1.0
         tracker = self._spark.sparkContext.statusTracker()
@@ -111,24 +112,24 @@ class SparkQuestion:
         return 100.0 * done / tasks if tasks else -1.0
 
     def interrupt(self) -> None:
-        """Ends what runs."""
+        """Cancels the running jobs."""
         if self._spark is not None:
             self._spark.sparkContext.cancelAllJobs()
 
 
 def message_of(error: Exception) -> str:
-    """What Spark has to say, in a line: without the numbers of its errors, and without its plan."""
+    """The first line of Spark's message, without error codes and query plan."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.getMessage() or java.getClass().getName())
     line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     return line.partition(" SQLSTATE")[0]
 
 
-def _named_once(answer: DataFrame) -> DataFrame:
-    """Columns that have the same name get a number, as DuckDB does it: rows of them have one value for each name."""
+def _with_unique_names(result: DataFrame) -> DataFrame:
+    """Numbers columns of the same name, as DuckDB does, since a row has one value for each name."""
     seen: dict[str, int] = {}
     names = []
-    for name in answer.columns:
+    for name in result.columns:
         seen[name] = seen.get(name, -1) + 1
         names.append(f"{name}_{seen[name]}" if seen[name] else name)
-    return answer.toDF(*names)
+    return result.toDF(*names)

@@ -1,4 +1,6 @@
-"""`penstock status`: each component of the stack of a data folder, and the routes that are behind, the worst first."""
+"""`penstock status`, `doctor` and `version`: the components of a running stack and its slowest routes, what this
+machine lacks for running one, and the versions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ NUMBERS = ("pid", "MiB", "uptime", "restarts", "lag")
 
 
 def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Show what runs: component, state, address, pid, memory, uptime, restarts; and which routes are behind."""
+    """Show the components (state, address, pid, memory, uptime, restarts) and the routes with waiting events."""
     import json
 
     from penstock.cli.terminal import problems
@@ -86,8 +88,8 @@ def failing_lines(failing: list[str] | None) -> list[str]:
 
 def _print_routes(behind: list[dict[str, Any]] | None) -> None:
     if not behind:
-        unknown = "metrics are off: how far routes are behind is not known"
-        say(f"\n{unknown if behind is None else 'no route is behind'}")
+        unknown = "metrics are off: the lag of routes is unknown"
+        say(f"\n{unknown if behind is None else 'no events are waiting'}")
         return
     say()
     shown = [
@@ -103,14 +105,11 @@ def _print_routes(behind: list[dict[str, Any]] | None) -> None:
     rest = len(behind) - ROUTES_SHOWN
     if rest > 0:
         events = sum(route["lag"] for route in behind[ROUTES_SHOWN:])
-        say(f"and {rest} more routes with {events} events; penstock status --json lists them")
-
-
-# `penstock doctor`: whether this machine can run the stack, and what to do where it cannot.
+        say(f"and {rest} more routes with {events} waiting events; penstock status --json lists them")
 
 
 def doctor(data_dir: StartDataDirOption = None, assignments: SetOption = None) -> None:
-    """Check Python, Java, jars, ports, disk and memory; say what to do about what is wrong."""
+    """Check Python, Java, jars, ports, disk and memory, and show how to fix what is wrong."""
     from penstock.cli.terminal import console, problems
     from penstock.engine import checkup
     from penstock.operations.settings_sources import load
@@ -128,16 +127,13 @@ def doctor(data_dir: StartDataDirOption = None, assignments: SetOption = None) -
         raise typer.Exit(1)
 
 
-# `penstock version`.
-
-
 def version() -> None:
     """Print the versions of penstock, Python and Spark."""
     typer.echo(f"penstock {version_of('penstock')} (Python {platform.python_version()}, Spark {version_of('pyspark')})")
 
 
-def print_and_exit(wanted: bool) -> None:
-    """What `--version` does, as programs of this kind do it: the same line, and nothing else."""
+def print_version_and_exit(wanted: bool) -> None:
+    """Callback of `--version`."""
     if wanted:
         version()
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""What `penstock listen` runs: an HTTP server that prints events, and the Trigger that sends them to it."""
+"""The server of `penstock listen`, which prints events, and its temporary Trigger."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from penstock.workloads.actors.event_display import display
 
 
 class PrintingSubscriber:
-    """Takes events and prints them."""
+    """An HTTP server that prints the events it receives."""
 
     def __init__(self, host: str, port: int, *, answer: int, count: int | None, full: bool, as_json: bool) -> None:
         self._answer, self._left, self._full, self._as_json = answer, count, full, as_json
@@ -54,10 +54,10 @@ class PrintingSubscriber:
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            response = await self._answered(Request(scope, receive))
+            response = await self._respond(Request(scope, receive))
             await response(scope, receive, send)
 
-    async def _answered(self, request: Request) -> Response:
+    async def _respond(self, request: Request) -> Response:
         if request.method != "POST":
             return Response(status_code=405, headers={"Allow": "POST"})
         body = await request.body()
@@ -91,27 +91,27 @@ def own_trigger(
     namespace: str | None,
     chosen: tuple[Path | None, Path | None],
 ) -> Iterator[None]:
-    """A Trigger of this Broker that leads to the listener, for as long as this lasts. Without a Broker, none."""
+    """Creates a Trigger from the Broker to the listener and deletes it at the end. Does nothing without a Broker."""
     if broker is None:
         yield
         return
     with find(*chosen).api() as api:
-        place, name = namespace or api.namespace, f"listen-{secrets.token_hex(3)}"
-        if api.read(BROKERS.path(place, broker)) is None:
-            raise UserError(f"There is no Broker {place}/{broker}.", f"Make one: penstock create broker {broker}")
+        within, name = namespace or api.namespace, f"listen-{secrets.token_hex(3)}"
+        if api.read(BROKERS.path(within, broker)) is None:
+            raise UserError(f"Broker {within}/{broker} does not exist.", f"Create it: penstock create broker {broker}")
         spec = {"broker": broker, "filters": filters_of(filters), "subscriber": {"uri": url}}
         trigger = {
             "apiVersion": TRIGGERS.api_version,
             "kind": TRIGGERS.kind,
-            "metadata": {"name": name, "namespace": place},
+            "metadata": {"name": name, "namespace": within},
             "spec": spec,
         }
-        made = api.create(TRIGGERS, place, trigger)
+        made = api.create(TRIGGERS, within, trigger)
         try:
             wait_ready(api, TRIGGERS, made)
             yield
         finally:
-            api.delete(TRIGGERS, place, name)
+            api.delete(TRIGGERS, within, name)
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -119,5 +119,5 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), backlog=128)
     except OSError as error:
         raise UserError(
-            f"{host}:{port} cannot be listened on: {error.strerror}.", "Choose another: --port N."
+            f"Cannot listen on {host}:{port}: {error.strerror}.", "Choose another port: --port N."
         ) from None

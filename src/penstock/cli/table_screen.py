@@ -1,4 +1,4 @@
-"""A table that renews itself on a terminal and listens to keys."""
+"""The screen of `penstock top`: a table that refreshes itself and reads keys."""
 
 from __future__ import annotations
 
@@ -10,24 +10,19 @@ import time
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.terminal import SafeConsole
-from penstock.operations.metrics_client import Looks
+from penstock.operations.metrics_client import MetricsSamples
 from penstock.operations.route_rates import SORTS, RouteRow
 
-if TYPE_CHECKING:
-    from penstock.operations.route_rates import RouteRow
-
-
-END = ("q", "\x03", "\x04")
+QUIT = ("q", "\x03", "\x04")
 KEYS = {"r": "rate", "p": "latency", "l": "lag", "f": "failures", "n": "name"}
 
 
-def run(looks: Looks, sort: str, every: float, lines: Callable[[list[RouteRow]], list[str]]) -> None:
+def run(samples: MetricsSamples, sort: str, every: float, lines: Callable[[list[RouteRow]], list[str]]) -> None:
     """Shows the table until `q` or Ctrl-C."""
     console = SafeConsole(highlight=False)
     rows: list[RouteRow] = []
@@ -36,19 +31,19 @@ def run(looks: Looks, sort: str, every: float, lines: Callable[[list[RouteRow]],
         while True:
             height = console.size.height - 2
             shown = lines(sorted(rows, key=SORTS[sort])[:height])
-            title = f"penstock top: {len(rows)} routes, by {sort}. Keys: r p l f n sort, q ends"
+            title = f"penstock top: {len(rows)} routes, by {sort}. Keys: r p l f n sort, q quits"
             live.update(Text("\n".join([title, *shown]), no_wrap=True, overflow="ellipsis"), refresh=True)
             pressed = key(max(0.0, due - time.monotonic()))
-            if pressed in END:
+            if pressed in QUIT:
                 return
             sort = KEYS.get(pressed, sort)
             if time.monotonic() >= due:
-                rows, due = looks.rows_now(), time.monotonic() + every
+                rows, due = samples.rows_now(), time.monotonic() + every
 
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """Waits so many seconds for a key, and gives it; nothing where none was pressed. A terminal that is gone says q."""
+    """A function that waits so many seconds for a key; "" if none was pressed, `q` if the terminal was closed."""
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     tty.setcbreak(fd)
@@ -57,7 +52,7 @@ def _keys() -> Iterator[Callable[[float], str]]:
         if not select.select([fd], [], [], seconds)[0]:
             return ""
         # Not sys.stdin, which would read several keys at once and lose all but the first.
-        return os.read(fd, 1).decode(errors="replace") or END[0]
+        return os.read(fd, 1).decode(errors="replace") or QUIT[0]
 
     try:
         yield wait

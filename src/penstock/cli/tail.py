@@ -1,4 +1,4 @@
-"""`penstock tail`: events as they are accepted, or deliveries as they are made, while one looks."""
+"""`penstock tail`: shows events as they are accepted, or delivery attempts as they are made."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.cli.live_view import LiveView
+    from penstock.settings import Settings
 
 KINDS = ("broker", "channel", "inmemorychannel", "trigger", "subscription")
 
@@ -27,27 +28,27 @@ def tail(
     *,
     filters: FilterOption = None,
     deliveries: Annotated[bool, typer.Option("--deliveries", help="Deliveries of all routes, not events.")] = False,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many lines.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Show every one, however many there are.")] = False,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="Exit after so many lines.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Show every one instead of a sample.")] = False,
     namespace: NamespaceOption = None,
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show events, or deliveries, as they come; Ctrl-C ends it.
+    """Show events, or deliveries, live; Ctrl-C ends it.
 
-    Where more come than one can read, a sample is shown, and how many there were. Of deliveries, filters see id,
-    source and type.
+    If there are too many to read, a sample is shown with their number. Filters on deliveries can use id, source and
+    type only.
     """
     from penstock.cli.filtering import predicate_of
-    from penstock.cli.live_view import LiveView, WantedView
+    from penstock.cli.live_view import LiveView, ViewSelection
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
 
     with problems():
         installation = find(data_dir, kubeconfig)
         settings = installation.kafka_settings("penstock tail")
-        wanted = WantedView(predicate_of(filters), is_attempts=deliveries)
+        wanted = ViewSelection(predicate_of(filters), is_attempts=deliveries)
         if what is not None:
             with installation.api() as api:
                 wanted = wanted.narrowed(api, what, namespace or api.namespace)
@@ -55,14 +56,12 @@ def tail(
         _run(view, settings)
 
 
-def _run(view: LiveView, settings: object) -> None:
+def _run(view: LiveView, settings: Settings) -> None:
     from penstock.kafka.topic_ends import KafkaAway
-    from penstock.settings import Settings
 
-    assert isinstance(settings, Settings)  # noqa: S101  # typed loosely to keep start-up light
     try:
         view.run(settings)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
-    except KafkaAway as away:
-        raise UserError(f"Kafka cannot be read: {away}.") from None
+    except KafkaAway as error:
+        raise UserError(f"Kafka cannot be read: {error}.") from None

@@ -1,6 +1,6 @@
-"""What the commands show: problems, the stack coming up, the line that says it is ready.
+"""What the commands show on the terminal: errors, and the components of a stack while it starts and stops.
 
-On a terminal the components are one live line; elsewhere every change is a line of its own. Colours follow NO_COLOR.
+On a terminal the components are one live line; elsewhere each change is printed as a line. Colours follow NO_COLOR.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COLOURS = {"ready": "green", "starting": "yellow", "restarting": "red", "waitin
 
 
 class SafeConsole(Console):
-    """A console of rich that shows only safe text on a terminal. Its own colours and movements are no text."""
+    """A console of rich that escapes control characters in texts on a terminal; its own control codes pass."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The segments of what is printed."""
@@ -51,7 +51,7 @@ def console(*, stderr: bool = False) -> SafeConsole:
 
 @contextmanager
 def problems() -> Iterator[None]:
-    """Prints a UserError for people and exits with its code."""
+    """Prints the error without a traceback and exits with its code."""
     try:
         yield
     except UserError as problem:
@@ -89,15 +89,15 @@ class StackScreen:
         self._been_ready: set[str] = set()
         self._stopping = 0.0
         self.console_ready = asyncio.Event()
-        """Set once the console answers."""
+        """Set once the console is ready."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person can read along; otherwise what is printed may end in a log."""
+        """Whether standard output is a terminal; otherwise what is printed may end in a log."""
         return sys.stdout.isatty()
 
     def fetching(self, done: int, total: int, what: str) -> None:
-        """A bar on a terminal; elsewhere a line at every tenth file."""
+        """Shows a progress bar on a terminal; elsewhere prints a line at every tenth file."""
         if not self._console.is_terminal:
             if done % 10 == 0 or done == total:
                 self._console.print(f"fetching jars: {done} of {total} ({what})")
@@ -119,18 +119,18 @@ class StackScreen:
             self._progress = None
 
     def notice(self, text: str) -> None:
-        """A line about the stack as a whole."""
+        """Prints a line about the stack as a whole."""
         self._console.print(f"[yellow]note:[/yellow] {escape(text)}")
 
     def began(self, settings: Settings) -> None:
-        """Components are about to start."""
+        """Called before the components start."""
         self._console.print(f"penstock starts in {escape(str(settings.data_dir))}")
         if self._console.is_terminal and not settings.verbose:
             self._status = self._console.status("starting")
             self._status.start()
 
     def changed(self, watch: Watch) -> None:
-        """A component is in another state."""
+        """Called when a component changes its state."""
         if self._states.get(watch.name) == watch.state:
             return
         self._states[watch.name] = watch.state
@@ -138,55 +138,57 @@ class StackScreen:
             self._status.update("  ".join(_coloured(name, state) for name, state in self._states.items()))
         elif watch.state == "ready" and not self._stopping:
             again = watch.name in self._been_ready
-            said = "[green]is ready again[/green]" if again else f"[green]ready[/green]{_address(watch)}"
-            self._console.print(f"  {watch.name} {said}")
+            state = "[green]is ready again[/green]" if again else f"[green]ready[/green]{_address(watch)}"
+            self._console.print(f"  {watch.name} {state}")
         if watch.state == "ready":
             self._been_ready.add(watch.name)
         if watch.state == "ready" and watch.name == "console":
             self.console_ready.set()
 
     def remark(self, watch: Watch, text: str) -> None:
-        """Something a person should read."""
+        """Prints a remark of a component."""
         self._console.print(f"  [yellow]{watch.name}[/yellow] {escape(text)}")
 
     def news(self, text: str) -> None:
-        """How the user's own objects fare."""
+        """Prints a line about the user's objects, such as deliveries that fail."""
         self._console.print(text, markup=False)
 
     def ready(self, settings: Settings, seconds: float) -> None:
-        """The line that everybody waits for, and what to do next."""
+        """Prints that the stack is ready, its addresses, and commands to try."""
         self._end_status()
         kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
-        place = f"{settings.scheme}://{reachable(settings.host)}:{settings.metrics_port}"
-        metrics = f"   metrics {place}/metrics" if settings.metrics else ""
+        base = f"{settings.scheme}://{reachable(settings.host)}:{settings.metrics_port}"
+        metrics = f"   metrics {base}/metrics" if settings.metrics else ""
         api = "" if settings.kubeconfig else f"   Kubernetes API {settings.api_url}"
-        say = self._console.print
-        say(f"[bold green]penstock is ready[/bold green] after {seconds:.1f} s. Ctrl-C stops it.")
-        say(f"  events {settings.ingress_url}{api}   Kafka {settings.bootstrap}{metrics}")
+        print_line = self._console.print
+        print_line(f"[bold green]penstock is ready[/bold green] after {seconds:.1f} s. Ctrl-C stops it.")
+        print_line(f"  events {settings.ingress_url}{api}   Kafka {settings.bootstrap}{metrics}")
         if settings.console:
-            say(f"  console {settings.console_url} (penstock open signs you in)", markup=False)
-        say("\nIn another terminal, a Broker, a subscriber that prints, a Trigger, and an event:")
+            print_line(f"  console {settings.console_url} (penstock open signs you in)", markup=False)
+        print_line(
+            "\nIn another terminal, create a Broker, a subscriber that prints events and a Trigger, and send an event:"
+        )
         alone = running_stacks.running() in ([], [settings.data_dir])
-        for line in dev.lines(settings, dev.program(), dev.free_port(), is_alone=alone):
-            say(f"  {line}", markup=False)
-        say(f"\nFor kubectl: export KUBECONFIG={escape(str(kubeconfig))}\n")
+        for line in dev.first_commands(settings, dev.program(), dev.free_port(), is_alone=alone):
+            print_line(f"  {line}", markup=False)
+        print_line(f"\nFor kubectl: export KUBECONFIG={escape(str(kubeconfig))}\n")
 
     def login(self, link: str) -> None:
-        """How to get into the console."""
-        self._console.print(f"The console, signed in (this link works once, within an hour):\n  {link}\n", markup=False)
+        """Prints the link that signs in to the console."""
+        self._console.print(f"Console sign-in link (works once, within an hour):\n  {link}\n", markup=False)
 
     def stopping(self) -> None:
-        """On its way down."""
+        """Called when the stack begins to stop."""
         self._end_status()
         self._stopping = time.monotonic()
         self._console.print("stopping …")
 
     def log_line(self, component: str, line: str) -> None:
-        """A log line under --verbose."""
+        """Prints a log line (--verbose)."""
         self._console.print(f"[cyan]{component:>10}[/cyan] {escape(_readable(line))}")
 
     def stopped(self) -> None:
-        """The end; also after a failure."""
+        """Called at the end, also after a failure."""
         self._end_status()
         if self._progress is not None:
             self._progress.stop()

@@ -1,4 +1,4 @@
-"""`penstock top`: the routes as they work, in a table that renews itself."""
+"""`penstock top`: rates, latencies and lag of the routes, in a table that refreshes itself."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ def top(
     *,
     sort: Annotated[str, typer.Option("--sort", help="rate, latency, lag, failures or name.")] = "lag",
     once: Annotated[bool, typer.Option("--once", help="Print the table once, after two seconds.")] = False,
-    every: Annotated[float, typer.Option("--every", min=0.5, help="Seconds between two looks.")] = SECONDS,
+    every: Annotated[float, typer.Option("--every", min=0.5, help="Seconds between two updates.")] = SECONDS,
     metrics: Annotated[
         str | None, typer.Option("--metrics", help="URL of the metrics. (default: those of the stack that runs here)")
     ] = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the routes as they work: deliveries and failures per second, latency, lag.
+    """Show for each route: deliveries and failures per second, latency and lag.
 
-    Keys: r, p, l, f and n sort by rate, latency (p99), lag, failures and name; q ends it.
+    Keys: r, p, l, f and n sort by rate, latency (p99), lag, failures and name; q quits.
     """
     import json
 
     from penstock.cli.table_screen import run
     from penstock.cli.terminal import problems
-    from penstock.operations.metrics_client import Looks
+    from penstock.operations.metrics_client import MetricsSamples
     from penstock.operations.route_rates import SORTS
     from penstock.runtime.errors import UserError
 
     with problems():
         if sort not in SORTS:
-            raise UserError(f"--sort {sort}: it is one of {', '.join(SORTS)}.", exit_code=2)
-        looks = Looks(metrics, data_dir)
+            raise UserError(f"Invalid --sort {sort}: expected one of {', '.join(SORTS)}.", exit_code=2)
+        samples = MetricsSamples(metrics, data_dir)
         if not (once or as_json) and sys.stdout.isatty() and sys.stdin.isatty():
-            run(looks, sort, every, lines)
+            run(samples, sort, every, lines)
             return
-        rows = sorted(looks.rows(every), key=SORTS[sort])
+        rows = sorted(samples.rows(every), key=SORTS[sort])
         if as_json:
             say(json.dumps([as_object(row) for row in rows], indent=2))
         else:

@@ -21,25 +21,22 @@ def topics(
     *,
     data_dir: StartDataDirOption = None,
     kafka: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,…", help="The Kafka that is meant. (default: the stack that runs)")
+        str | None, typer.Option(metavar="HOST:PORT,…", help="The Kafka to use. (default: that of the running stack)")
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="Make the topics that are missing.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create missing topics.")] = False,
     configure: Annotated[
-        bool, typer.Option("--configure", help="Give topics the limits that the settings say.")
+        bool, typer.Option("--configure", help="Set the limits of topics as the settings say.")
     ] = False,
-    partitions: Annotated[
-        int | None, typer.Option(min=1, help="Give them so many partitions; there can only be more.")
-    ] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Increase the number of partitions to this.")] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="With --partitions: also where events of a key could change their order.")
+        bool, typer.Option("--force", help="With --partitions: even if events of a key could change their order.")
     ] = False,
     adopt_events: Annotated[
         bool,
         typer.Option(
             "--adopt-events",
-            help="Go on with a penstock.events that is another log than before, a copy or one made again: every route "
-            "gets all that it holds. Stop every control and pipeline first; of a stack that does not run, the Kafka is "
-            "started for it.",
+            help="Continue with a penstock.events that was copied or created again: every route gets all its events. "
+            "Stop every control and pipeline first; the embedded Kafka of a stopped stack is started for this.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
@@ -47,7 +44,7 @@ def topics(
 ) -> None:
     """Check the topics in Kafka: what differs from the settings, and what to do about it.
 
-    Ends with 0 if all is as it should be, with 3 if something differs, with 1 if Kafka does not answer or refuses.
+    Exits with 0 if nothing differs, with 3 if something does, and with 1 if Kafka is unreachable or refuses.
     """
     import json
 
@@ -55,7 +52,7 @@ def topics(
     from penstock.engine.topics import adoption, topic_admin
     from penstock.operations.settings_sources import load
 
-    def administer_topics(settings: Settings) -> TopicsReport:
+    def check_topics(settings: Settings) -> TopicsReport:
         adopted = adoption.adopt(settings) if adopt_events else []
         report = topic_admin.administer_topics(
             settings, create=create, configure=configure, partitions=partitions, force=force
@@ -66,9 +63,7 @@ def topics(
     with problems():
         chosen = load(assignments, data_dir=data_dir, kafka=kafka)
         stopped = _stopped_stack(chosen) if adopt_events else None
-        report = (
-            administer_topics(_settings(chosen)) if stopped is None else _with_its_kafka(stopped, administer_topics)
-        )
+        report = check_topics(_settings(chosen)) if stopped is None else _with_embedded_kafka(stopped, check_topics)
     if as_json:
         typer.echo(json.dumps(report.as_data(), indent=2))
     else:
@@ -78,7 +73,7 @@ def topics(
 
 
 def _stopped_stack(settings: Settings) -> Settings | None:
-    """The settings that a stack had which does not run now: one that refuses its log does not come up."""
+    """The last settings of a stack that does not run: one that refuses its log cannot start."""
     from penstock.engine import datadir
     from penstock.operations.installation import folder_of
 
@@ -90,18 +85,18 @@ def _stopped_stack(settings: Settings) -> Settings | None:
     return before if before.kafka is None else None
 
 
-def _with_its_kafka(settings: Settings, administer_topics: Callable[[Settings], TopicsReport]) -> TopicsReport:
+def _with_embedded_kafka(settings: Settings, check_topics: Callable[[Settings], TopicsReport]) -> TopicsReport:
     import asyncio
 
     from penstock.cli.terminal import StackScreen
     from penstock.engine import stack
 
     screen = StackScreen(stderr=True)
-    return asyncio.run(stack.run_with_kafka_only(stack.prepare(settings, screen), screen, administer_topics))
+    return asyncio.run(stack.run_with_kafka_only(stack.prepare(settings, screen), screen, check_topics))
 
 
 def _settings(settings: Settings) -> Settings:
-    """Those of the stack that runs, where no Kafka is named."""
+    """The settings of the running stack, unless they name a Kafka."""
     if settings.kafka is not None:
         return settings
     from penstock.operations.installation import of_stack, running_folder
@@ -122,4 +117,4 @@ def _print(report: TopicsReport) -> None:
     for difference in report.differences:
         typer.echo(str(difference))
     if not report.differences:
-        typer.echo("all as it should be")
+        typer.echo("no differences")

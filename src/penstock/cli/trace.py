@@ -1,4 +1,4 @@
-"""`penstock trace`: what happened to an event, from its arrival to each subscriber's answer, and to what came of it."""
+"""`penstock trace`: what happened to an event: its arrival, every delivery attempt, and the replies to it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.events import as_data, clock
+from penstock.cli.history import open_history
 from penstock.cli.options import DataDirOption, JsonOption
 from penstock.cli.output import say
-from penstock.operations.formatting import came_of, route_text
+from penstock.operations.formatting import result_text, route_text
 
 if TYPE_CHECKING:
     from penstock.history.reader.answers import Attempt, Traced
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 def trace(
     ident: Annotated[str, typer.Argument(metavar="ID", help="Attribute id of the event.")],
     *,
-    source: Annotated[
-        str | None, typer.Option("--source", help="Its source, where several events have the id.")
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on while it happens; Ctrl-C ends it.")] = False,
+    source: Annotated[str | None, typer.Option("--source", help="Its source, if several events have this id.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep printing new attempts; Ctrl-C ends it.")] = False,
     as_json: JsonOption = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Say what happened to an event: when it came, each attempt, each answer, and the replies that came of it."""
-    from penstock.cli import history as asking
+    """Show what happened to an event: its arrival, each delivery attempt with its response, and the replies to it."""
     from penstock.cli.terminal import problems
     from penstock.runtime.errors import UserError
 
-    with problems(), asking.opened(data_dir) as history:
+    with problems(), open_history(data_dir) as history:
         shown: list[str] = []
         while True:
             found = history.trace(ident, source)
@@ -46,22 +44,22 @@ def trace(
                 if as_json
                 else list(lines_of_traces(found))
             )
-            for line in changed(shown, lines):
+            for line in new_lines(shown, lines):
                 say(line)
             shown = lines
             if not watch:
                 break
             try:
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
             except KeyboardInterrupt:
                 raise typer.Exit(0) from None
             history.moved_on()
         if not found:
-            raise UserError(f"No event with the id {ident} is known.", "penstock events lists those that came.")
+            raise UserError(f"Event {ident} was not found.", "penstock events lists the events of the last hour.")
 
 
-def changed(before: list[str], now: list[str]) -> list[str]:
-    """What to print after it has been printed before: nothing where nothing is new, else what was not there."""
+def new_lines(before: list[str], now: list[str]) -> list[str]:
+    """The lines that have not been printed yet."""
     known = set(before)
     return [line for line in now if line not in known]
 
@@ -71,37 +69,37 @@ def lines_of_traces(found: list[Traced]) -> Iterator[str]:
     for number, traced in enumerate(found):
         if number:
             yield ""
-        yield from _told(traced, "", datetime.now(UTC))
+        yield from _trace_lines(traced, "", datetime.now(UTC))
 
 
-def _told(traced: Traced, indent: str, now: datetime) -> Iterator[str]:
+def _trace_lines(traced: Traced, indent: str, now: datetime) -> Iterator[str]:
     event = traced.event
     yield f"{indent}{clock(event.arrival)} UTC  {event.type}  {event.id}  from {event.source}"
     yield f"{indent}  stored in partition {event.partition} at offset {event.offset}"
     if not traced.attempts:
-        yield f"{indent}  no attempt is known: no route matches, or none has begun"
+        yield f"{indent}  no attempts yet: no route matches, or delivery has not started"
     for attempt in traced.attempts:
         yield f"{indent}  {_line(attempt, traced, now)}"
     for child in traced.children:
-        yield f"{indent}  became"
-        yield from _told(child, indent + "    ", now)
+        yield f"{indent}  reply"
+        yield from _trace_lines(child, indent + "    ", now)
 
 
 def _line(attempt: Attempt, traced: Traced, now: datetime) -> str:
     after = (attempt.start - traced.event.arrival).total_seconds()
     stage = "" if attempt.stage == "subscriber" else f" {STAGES.get(attempt.stage, attempt.stage)}"
-    came = came_of(attempt, f"{attempt.duration * 1000:.1f} ms")
+    result = result_text(attempt, f"{attempt.duration * 1000:.1f} ms")
     due = ""
     if attempt.due is not None:
         due = f", next at {clock(attempt.due)}" + (
             " (waiting)" if _waits(attempt, traced) and attempt.due > now else ""
         )
     to = f"{route_text(attempt)}{stage} #{attempt.attempt} -> {attempt.destination}"
-    return f"+{after * 1000:.1f} ms  {to}  {came}{due}"
+    return f"+{after * 1000:.1f} ms  {to}  {result}{due}"
 
 
 def _waits(attempt: Attempt, traced: Traced) -> bool:
-    """Whether it is the newest attempt of its route."""
+    """Whether it is the latest attempt of its route."""
     return attempt is [one for one in traced.attempts if one.route == attempt.route][-1]
 
 

@@ -1,4 +1,4 @@
-"""`penstock verify`: what became of every accepted event, for each route, and whether any is lost."""
+"""`penstock verify`: accounts for every accepted event, route by route, and reports lost ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def verify(
         list[str] | None,
         typer.Argument(
             metavar="[ROUTE…]",
-            help="trigger/NAME or subscription/NAME; a name alone is that of a Trigger. (default: all)",
+            help="trigger/NAME or subscription/NAME; a name alone means a Trigger. (default: all)",
             autocompletion=completion_of("trigger", "subscription"),
         ),
     ] = None,
@@ -44,9 +44,9 @@ def verify(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Account for every accepted event: delivered, waiting, given up, or lost, route by route.
+    """Account for every accepted event: delivered, waiting, dead-lettered, dropped or lost, route by route.
 
-    Exits with 1 where events are lost, and with 2 where that cannot be found out.
+    Exits with 1 if events are lost, and with 2 if that cannot be determined.
     """
     from penstock.cli.terminal import SafeConsole, problems
     from penstock.operations.installation import find
@@ -57,15 +57,15 @@ def verify(
     with problems(), _exiting_with_2():
         begin, end = window(since, until)
         if begin is None:
-            raise UserError("--since is needed.", exit_code=2)
+            raise UserError("--since must not be empty.", exit_code=2)
         names = [_named(route) for route in routes or ()]
         if everywhere and (names or namespace):
-            raise UserError("--all-namespaces goes without routes and without --namespace.", exit_code=2)
+            raise UserError("--all-namespaces cannot be combined with routes or --namespace.", exit_code=2)
         installation = find(data_dir, kubeconfig)
         settings = installation.kafka_settings("penstock verify")
         with installation.api() as api, SafeConsole(stderr=True, quiet=as_json).status("reading") as working:
-            place = None if everywhere else namespace or api.namespace
-            question = Question(begin, end or datetime.now(UTC), names, place, limit)
+            within = None if everywhere else namespace or api.namespace
+            question = Question(begin, end or datetime.now(UTC), names, within, limit)
             report = verify(
                 settings,
                 question,
@@ -83,7 +83,7 @@ def verify(
 
 @contextmanager
 def _exiting_with_2() -> Iterator[None]:
-    """1 is for what is lost, so that a script can tell."""
+    """Exit code 1 is reserved for lost events, so that scripts can rely on it."""
     from penstock.runtime.errors import UserError
 
     try:
@@ -98,26 +98,28 @@ def _named(text: str) -> tuple[str, str]:
 
     kind, name = split(text, "trigger")
     if kind not in KINDS:
-        raise UserError(f"{text}: a trigger or a subscription is meant here.", exit_code=2)
+        raise UserError(
+            f"{text} is not a Trigger or Subscription: write trigger/NAME or subscription/NAME.", exit_code=2
+        )
     return KINDS[kind], name
 
 
 def _in_force_by(api: ClusterApi) -> InForce:
-    """Asks the status of a Trigger since when it is in force."""
+    """A function that reads from a Trigger's status since when it is in force."""
 
     def in_force(route: Route) -> datetime | None:
         from penstock.operations.cluster_api import TRIGGERS, NotThere
 
         try:
             return since_of(api.get(TRIGGERS, route.namespace, route.name), route)
-        except NotThere:  # deleted meanwhile
+        except NotThere:  # deleted in the meantime
             return None
 
     return in_force
 
 
 def since_of(trigger: dict[str, Any], route: Route) -> datetime | None:
-    """Since when a Trigger is in force in the form that it was published in; None where its status says nothing."""
+    """Since when a Trigger is in force as published; None if its status does not show it."""
     from penstock.resources.conditions import find
     from penstock.resources.trigger import SUBSCRIPTION_READY
     from penstock.runtime.times import parse_rfc3339
@@ -131,7 +133,7 @@ def since_of(trigger: dict[str, Any], route: Route) -> datetime | None:
 
 
 def lines(report: VerifyReport) -> Iterator[str]:
-    """The table, what limits it, the missing events, and the sentence that sums it up."""
+    """The table, remarks, the missing events and the summary."""
     from penstock.cli.output import lines_of
     from penstock.verification.fates import FATES
 
@@ -157,8 +159,8 @@ def lines(report: VerifyReport) -> Iterator[str]:
 
 
 def _missing(one: MissingEvent) -> str:
-    place = f"{one.route.label}, partition {one.partition} offset {one.offset}"
+    where = f"{one.route.label}, partition {one.partition} offset {one.offset}"
     if one.event is None:
-        return f"{one.fate}  {place}; the event itself is no longer kept"
+        return f"{one.fate}  {where}; the event itself is no longer kept"
     arrival = one.event.arrival.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    return f"{one.fate}  {arrival}  {one.event.type}  {one.event.id}  from {one.event.source}  {place}"
+    return f"{one.fate}  {arrival}  {one.event.type}  {one.event.id}  from {one.event.source}  {where}"

@@ -1,4 +1,4 @@
-"""One event on its way: which routes want it, and every attempt until each of them has answered."""
+"""Follows one event (`penstock send --watch`): the routes that match it, and their attempts until each has finished."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from penstock.settings import Settings
 
 POLL_SECONDS = 0.2
 ROUTING_SECONDS = 5.0
-"""An event that is nowhere in `penstock.matched` by then is wanted by no route."""
+"""An event that is not in `penstock.matched` by then matches no route."""
 
 
 class WatchedEvent:
-    """An event, and the routes that may want it."""
+    """An event, and the routes of the Broker or Channel that it is sent to."""
 
     def __init__(self, event: CloudEvent, api: ClusterApi, resource: Resource, target: Obj) -> None:
         self.identity = (event.id, event.source)
@@ -54,17 +54,17 @@ class WatchedEvent:
 
 
 class Journey:
-    """What has been seen of an event."""
+    """What has been observed of an event so far."""
 
     def __init__(self, identity: tuple[str, str]) -> None:
         self._identity = identity
         self.routes: dict[str, str | None] = {}
-        """Routes that want it, with how it ended for each; None while it has not."""
+        """The matching routes, each with the final result; None while deliveries continue."""
         self.known = False
-        """Whether every route that wants it is among them."""
+        """Whether all matching routes are known."""
 
     def matched(self, record: LogRecord) -> bool:
-        """Takes in a record of `penstock.matched`; whether it is of this event."""
+        """Adds a record of `penstock.matched`; whether it is about this event."""
         fields = dict(record.headers)
         if _identity(fields) != self._identity:
             return False
@@ -75,7 +75,7 @@ class Journey:
         return True
 
     def attempted(self, attempt: AttemptRecord) -> bool:
-        """Takes in an attempt; whether it is of this event."""
+        """Adds an attempt; whether it is about this event."""
         if (attempt.id, attempt.source) != self._identity:
             return False
         if attempt.result in ("delivered", "dropped", "cancelled"):
@@ -87,17 +87,17 @@ class Journey:
 
     @property
     def is_over(self) -> bool:
-        """Whether every route has answered."""
+        """Whether every matching route has finished."""
         return self.known and all(self.routes.values())
 
     @property
     def waiting(self) -> list[str]:
-        """Routes that have not."""
+        """Routes that have not finished."""
         return [uid for uid, end in self.routes.items() if end is None]
 
     @property
-    def is_well(self) -> bool:
-        """Whether every route that wants it has it."""
+    def is_delivered(self) -> bool:
+        """Whether it was delivered to every matching route."""
         return all(end == "delivered" for end in self.routes.values())
 
 
@@ -109,8 +109,8 @@ def watched_event(
         with following(settings, topics.MATCHED, topics.ATTEMPTS) as reader:
             code = send()
             return code or _follow(reader, watched, timeout, as_json)
-    except KafkaAway as away:
-        raise UserError(f"Kafka cannot be read: {away}.") from None
+    except KafkaAway as error:
+        raise UserError(f"Kafka cannot be read: {error}.") from None
 
 
 def _follow(reader: LiveReader, watched: WatchedEvent, timeout: float, as_json: bool) -> int:
@@ -118,18 +118,17 @@ def _follow(reader: LiveReader, watched: WatchedEvent, timeout: float, as_json: 
     while not journey.is_over:
         passed = time.monotonic() - begun
         if not journey.routes and passed > ROUTING_SECONDS:
-            return _end(
-                as_json, watched.unmatched, {"routes": {}, "notReady": watched.unready}, 1 if watched.unready else 0
-            )
+            text = f"no route of {watched.target} matched; to see why, run: penstock explain NAME"
+            return _end(as_json, text, {"routes": {}}, 0)
         if passed > timeout:
             waiting = ", ".join(watched.names.get(uid, uid) for uid in journey.waiting)
-            text = f"still on its way after {timeout:g} s: {waiting}"
+            text = f"not delivered yet after {timeout:g} s: {waiting}"
             return _end(as_json, text, {"waiting": journey.waiting}, 1)
         for attempt in _attempts(reader.poll(POLL_SECONDS), journey):
             _show(attempt, as_json)
     delivered = sum(end == "delivered" for end in journey.routes.values())
     text = f"delivered to {delivered} of {len(journey.routes)} route{'' if len(journey.routes) == 1 else 's'}"
-    return _end(as_json, text, {"routes": journey.routes}, 0 if journey.is_well else 1)
+    return _end(as_json, text, {"routes": journey.routes}, 0 if journey.is_delivered else 1)
 
 
 def _attempts(records: Iterable[tuple[str, LogRecord]], journey: Journey) -> list[AttemptRecord]:

@@ -155,10 +155,6 @@ def find(number: str) -> DeliveryTest | None:
     return next((test for test in TESTS if test.number == wanted), None)
 
 
-# The manifests of the tests, as files and as objects: as they are written, or moved to a namespace of their own.
-# Tests share one Channel and one Broker, so the document forbids to run two at once. In a namespace with a Channel
-# and a Broker of its own each test is alone again, and all of them can run together.
-
 Manifest = dict[str, Any]
 
 NAMESPACE = "conformance"
@@ -172,9 +168,9 @@ class ManifestPlacement:
 
     namespace: str = NAMESPACE
     image: str | None = None
-    """Image in place of the manifests' own, for clusters that cannot pull it."""
+    """Image instead of the manifests' own, for clusters that cannot pull it."""
     sink: str | None = None
-    """URL that emitters send to, in place of the manifests' own."""
+    """URL that emitters send to, instead of the manifests' own."""
 
 
 def folder() -> Path:

@@ -1,4 +1,4 @@
-"""Whether the observations of a test are the expected ones. Pure: what is wrong comes back as sentences.
+"""Whether the observations of a test are the expected ones. Pure: it returns the differences as sentences.
 
 Each observation is compared with the output that the document prints for it, field by field and header by header:
 everything that is printed must be there, and have the same value unless it is of one run only, such as a time.
@@ -15,8 +15,6 @@ from typing import Any
 
 from penstock.conformance.catalog import EARLY_SECONDS, LATE_SECONDS, NAMESPACE, DeliveryTest, Expected, Sink
 from penstock.runtime.times import parse_rfc3339
-
-# What the sinks reported: Kubernetes Events whose message is the JSON of an observation.
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def _times(sink: Sink, seen: Sequence[Observation], late: float) -> list[str]:
         gap, wanted = after.at - before.at, expected.gap or 0.0
         if not wanted - EARLY_SECONDS <= gap <= wanted + late:
             problems.append(
-                f"attempt {number} came {gap:.3f} s after the one before; "
+                f"attempt {number} was {gap:.3f} s after the one before; "
                 f"expected {wanted:g} s (-{EARLY_SECONDS:g} s, +{late:g} s)"
             )
     return problems

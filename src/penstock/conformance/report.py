@@ -1,4 +1,8 @@
-"""The table of assertions with the results of the last runs: for people (Markdown), programs (JSON), CI (JUnit)."""
+"""The conformance report: every assertion with the results of the last runs, as Markdown, JSON and JUnit.
+
+`assertions.yaml` has a row for each assertion of the specifications: either the tests that show it, or the reason why
+it does not apply. Each run writes its results to a file, which the report reads.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,6 @@ from typing import Literal
 
 import msgspec
 import yaml
-
-# The assertions of the specifications: `assertions.yaml`, one row for each, with the test that shows it. A row either
-# names tests or gives the reason why it does not apply; never both, never neither.
 
 Level = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT"]
 
@@ -62,8 +63,6 @@ def _undecided(assertions: list[Assertion]) -> list[str]:
         if bool(assertion.tests) == bool(assertion.not_applicable)
     ]
 
-
-# Results of conformance tests, and the files that carry them from the runs to the report.
 
 Outcome = Literal["passed", "failed", "skipped"]
 

@@ -33,7 +33,7 @@ class RunOptions:
     sequential: bool = False
     image: str | None = None
     use_addresses: bool = False
-    """Send to `status.address.url` in place of the hard-coded names, for Brokers with another ingress."""
+    """Send to `status.address.url` instead of the hard-coded names, for Brokers with another ingress."""
     keep: bool = False
     """Leave everything there afterwards, to look at."""
     late: float = LATE_SECONDS
@@ -44,7 +44,7 @@ class RunOptions:
 async def run(
     cluster: Cluster, tests: Sequence[DeliveryTest], options: RunOptions, done: Callable[[ConformanceResult], None]
 ) -> list[ConformanceResult]:
-    """Runs the tests and hands over each result as it comes; returns all of them in the order of the tests."""
+    """Runs the tests and hands over each result at once; returns all of them in the order of the tests."""
     if options.sequential:
         return await _one_after_the_other(cluster, tests, options, done)
 
@@ -140,7 +140,7 @@ async def _sinks(cluster: Cluster, test: DeliveryTest, namespace: str) -> dict[s
 async def _observe(
     cluster: Cluster, test: DeliveryTest, namespace: str, pods: dict[str, str], late: float
 ) -> dict[str, list[Observation]]:
-    """What the sinks observe until there is enough of it, or time is up, and what comes shortly after."""
+    """The observations of the sinks until there are enough or the time is up, and shortly afterwards."""
     retries = max(len(sink.observations) for sink in test.sinks) - 1
     deadline = time.monotonic() + test.seconds + retries * late + EMITTER_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""The console as an application: its pages, and who gets to them."""
+"""The console as an ASGI application: routes, sign-in and error pages; and as a component that serves it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.console import live, login, route_page, routes_page, stack_page
-from penstock.console.console import OPERATED, Console, NotForYou
+from penstock.console.console import OPERATED, Console, OperatorsOnly
 from penstock.console.events import deadletters_page, event_page, playground_page, search_page, tail_page
 from penstock.console.events.state import EventsState
 from penstock.console.guard import ConsoleGuard, names_of
@@ -30,7 +30,7 @@ from penstock.web.server import HttpServer, listen
 from penstock.web.tls_server import ServerTls
 
 PUBLIC = ("/static/", "/healthz")
-"""Paths that know no sessions."""
+"""Paths that need no session."""
 
 
 def application(console: Console) -> Starlette:
@@ -57,7 +57,7 @@ def application(console: Console) -> Starlette:
             Middleware(SignedIn, console=console),
             Middleware(GZipMiddleware),
         ],
-        exception_handlers={UserError: problem_response, NotForYou: not_for_you, HTTPException: not_found},
+        exception_handlers={UserError: problem_response, OperatorsOnly: operators_only, HTTPException: not_found},
     )
     app.state.console = console
     app.state.events = EventsState(console.settings, console.stopping)
@@ -65,32 +65,29 @@ def application(console: Console) -> Starlette:
 
 
 async def healthy(request: Request) -> Response:
-    """Whether it runs."""
+    """The health check."""
     return JSONResponse({"status": "ok"})
 
 
-async def not_for_you(request: Request, error: Exception) -> Response:
-    """What only operators may see."""
+async def operators_only(request: Request, error: Exception) -> Response:
+    """The error page for users who are not operators."""
     problem = UserError(
         "This page is for operators.",
-        f"Sign in with a token that may do everything with {' and '.join(OPERATED)} in all namespaces.",
+        f"Sign in with a token that has all permissions on {' and '.join(OPERATED)} in all namespaces.",
     )
-    return problem_page(request, 403, "Not for you", problem)
+    return problem_page(request, 403, "403 Forbidden", problem)
 
 
 async def not_found(request: Request, error: Exception) -> Response:
-    """A path that leads nowhere."""
+    """The error page for a path that does not exist, or an invalid request."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    what = (
-        "404 Not found: this page does not exist."
-        if status == 404
-        else f"The request was not understood (status {status})."
-    )
-    return problem_page(request, status, "Nothing here", UserError(what))
+    if status == 404:
+        return problem_page(request, status, "404 Not found", UserError("This page does not exist."))
+    return problem_page(request, status, "Invalid request", UserError(f"The request is invalid (status {status})."))
 
 
 class SignedIn:
-    """Finds the session of each request. Without one only the pages that begin one are shown."""
+    """Finds the session of each request. Without a session only the sign-in pages are available."""
 
     def __init__(self, app: ASGIApp, console: Console) -> None:
         self._app, self._console = app, console
@@ -101,22 +98,22 @@ class SignedIn:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        begins_one = f"{scope['path']}/".startswith("/login/")
+        signs_in = f"{scope['path']}/".startswith("/login/")
         request.state.session = None
         try:
             request.state.session = await self._console.sessions.of(request)
         except UserError as problem:
-            if not begins_one:
+            if not signs_in:
                 await (await problem_response(request, problem))(scope, receive, send)
                 return
-        if begins_one or request.state.session is not None:
+        if signs_in or request.state.session is not None:
             await self._app(scope, receive, send)
             return
         await _sign_in_first(request)(scope, receive, send)
 
 
 def _sign_in_first(request: Request) -> Response:
-    """Redirects a browser that opens a page to the form. A script of a page gets an error that it can read."""
+    """Redirects a browser that opens a page to the sign-in form; scripts get an error as JSON."""
     goes = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
     if goes and request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", ""):
         query = f"?{request.url.query}" if request.url.query else ""
@@ -124,11 +121,8 @@ def _sign_in_first(request: Request) -> Response:
     return JSONResponse({"problem": "Sign in first."}, 401)
 
 
-# The console as a component: listens, serves its pages until told to stop, and lets streams end.
-
-
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
-    """Serves until told to stop."""
+    """Serves the console until `lifecycle` stops, then lets open streams end."""
     given = listen(lifecycle, "the console", settings.host, settings.console_port, "console_port")
     with contextlib.closing(given) as listener:
         host, port = listener.getsockname()[:2]

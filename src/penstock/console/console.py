@@ -1,4 +1,4 @@
-"""What every page works with: the settings, the API with the token of the session, and the numbers."""
+"""The state shared by all pages: settings, sessions, API clients by token, objects and numbers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from penstock.operations.installation import Installation
 from penstock.settings import Settings
 
 MOST_CLIENTS = 50
-"""Connections to the API that are kept, one for each token."""
+"""Cached API clients, one for each token."""
 
 SELF_REVIEWS = Resource("authentication.k8s.io/v1", "SelfSubjectReview", "selfsubjectreviews", False)
 ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False)
 OPERATED = ("eventing.knative.dev", "messaging.knative.dev")
-"""API groups with which an operator may do everything: events of Brokers and of channels are shown alike."""
+"""API groups on which an operator has all permissions: the pages show events of Brokers and of channels."""
 
 
-class NotForYou(Exception):
-    """The page shows what only operators may see."""
+class OperatorsOnly(Exception):
+    """The page is for operators only."""
 
 
 class Console:
@@ -48,15 +48,15 @@ class Console:
         self._lock = threading.Lock()
 
     def session(self, request: Request) -> Session | None:
-        """The session that the request belongs to, as it was found when the request came."""
+        """The session of the request, if any."""
         found: Session | None = getattr(request.state, "session", None)
         return found
 
     def api(self, request: Request) -> ClusterApi:
-        """The Kubernetes API with the token of the session. Shared: leave it open. Blocks: for threads."""
+        """The Kubernetes API with the token of the session. It is shared, do not close it. Blocks."""
         session = self.session(request)
         if session is None:
-            raise NotForYou
+            raise OperatorsOnly
         return self.api_of(session.token)
 
     def api_of(self, token: str) -> ClusterApi:
@@ -76,19 +76,19 @@ class Console:
                 self._clients.popitem()[1].close()
 
     def only_operators(self, request: Request) -> None:
-        """For pages whose content no rule of the API guards: events, logs, processes. Raises NotForYou."""
+        """For pages that RBAC does not cover: events, logs, processes. Raises OperatorsOnly."""
         session = self.session(request)
         if session is None or not session.owner.is_operator:
-            raise NotForYou
+            raise OperatorsOnly
 
     def owner_of(self, token: str) -> TokenOwner:
         """Asks the API whose token it is. Raises UserError; UnknownToken for a token that is not valid."""
         with ClusterApi(self.installation, token=token) as api:
             review = _reviewed(api, SELF_REVIEWS, {})
             user: dict[str, Any] = (review.get("status") or {}).get("userInfo") or {}
-            asked = [{"group": group, "resource": "*", "verb": "*"} for group in OPERATED]
-            answers = [_reviewed(api, ACCESS_REVIEWS, {"spec": {"resourceAttributes": one}}) for one in asked]
-        is_operator = all((answer.get("status") or {}).get("allowed") for answer in answers)
+            attributes = [{"group": group, "resource": "*", "verb": "*"} for group in OPERATED]
+            reviews = [_reviewed(api, ACCESS_REVIEWS, {"spec": {"resourceAttributes": one}}) for one in attributes]
+        is_operator = all((review.get("status") or {}).get("allowed") for review in reviews)
         return TokenOwner(str(user.get("username") or ""), is_operator)
 
 
@@ -97,6 +97,6 @@ def _reviewed(api: ClusterApi, kind: Resource, content: dict[str, Any]) -> dict[
 
 
 def console_of(request: Request) -> Console:
-    """The console that a request reached."""
+    """The console of the application that handles the request."""
     found: Console = request.app.state.console
     return found

@@ -1,9 +1,8 @@
-"""What is checked before every page: by which name the console is asked, which requests may change something, and what
-a browser may do with an answer.
+"""Checks every request against DNS rebinding and cross-site requests, and sets the security headers of responses.
 
 A page of another site can send requests to a console on this machine, and with a name of its own that resolves to
-127.0.0.1 (DNS rebinding) it could even read the answers. So a request must name the console by a name that is known
-here, and a browser must say of each change that it comes from one of the console's own pages.
+127.0.0.1 (DNS rebinding) it could even read the responses. So the Host header must have a known name, and each
+change must have the console's own origin.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from penstock.runtime import hosts
 
 READING = frozenset({"GET", "HEAD"})
 MAX_BODY_BYTES = 2 * 1024 * 1024
-"""Of a form: an event of the largest usual size and what is around it."""
+"""Largest body of a form: an event of the largest usual size, and its other fields."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -43,7 +42,7 @@ def is_loopback(host: str) -> bool:
 
 
 def names_of(host: str, more: Collection[str] = ()) -> frozenset[str]:
-    """The names by which a console that listens on `host` may be asked for. Addresses need not be named."""
+    """The accepted names in Host headers for a console that listens on `host`. IP addresses are always accepted."""
     names = {"localhost", host.lower(), *(name.lower() for name in more)}
     if not is_loopback(host):
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
@@ -62,33 +61,36 @@ def refused_host(header: str | None, names: Collection[str]) -> str | None:
         ipaddress.ip_address(name)
     except ValueError:
         return (
-            f"This console is not known as {name!r}. Add the name to the setting console_hosts if it is one of yours."
+            f"Unknown host name {name!r}. If it is one of yours, add it to the setting console_hosts."
             if name
-            else "The request does not say which host it is for."
+            else "The request has no Host header."
         )
     return None
 
 
 def refused_origin(method: str, headers: Mapping[str, str]) -> str | None:
-    """Why a request is taken for one of another site; None where it is not.
+    """Why a request is rejected as cross-site; None if it is accepted.
 
-    Every browser of today sends `Sec-Fetch-Site`, and with a change `Origin`. A change without either comes from no
-    browser, and from no page of ours.
+    All current browsers send `Sec-Fetch-Site`, and `Origin` with changes. A change without either is rejected.
     """
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if method in READING:
         foreign = site == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
         return "Pages of other sites may not read the console." if foreign else None
     if site is not None and site not in ("same-origin", "none"):
-        return "Changes are made from the console's own pages only."
+        return "Cross-site request: changes are accepted only from the console's own pages."
     if origin is not None:
         own = headers.get("host", "").lower()
-        return None if urlsplit(origin).netloc.lower() == own else "Changes are made from the console's own pages only."
-    return None if site == "same-origin" else "A change has to say where it comes from (Origin)."
+        return (
+            None
+            if urlsplit(origin).netloc.lower() == own
+            else "Cross-site request: changes are accepted only from the console's own pages."
+        )
+    return None if site == "same-origin" else "The request has no Origin header."
 
 
 class ConsoleGuard:
-    """Passes on what may be answered, and gives every answer the headers that keep a browser careful."""
+    """Middleware that rejects such requests and sets the security headers."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self._app, self._names = app, names
@@ -99,7 +101,7 @@ class ConsoleGuard:
             await self._app(scope, receive, send)
             return
 
-        async def careful(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -112,9 +114,9 @@ class ConsoleGuard:
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             status, why = refusal
-            await PlainTextResponse(f"{why}\n", status)(scope, receive, careful)
+            await PlainTextResponse(f"{why}\n", status)(scope, receive, send_with_headers)
             return
-        await self._app(scope, _limited(receive), careful)
+        await self._app(scope, _limited(receive), send_with_headers)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         if (why := refused_host(headers.get("host"), self._names)) is not None:
@@ -123,12 +125,12 @@ class ConsoleGuard:
             return 403, why
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > MAX_BODY_BYTES:
-            return 413, f"The console takes {MAX_BODY_BYTES} bytes at most."
+            return 413, f"The request is larger than {MAX_BODY_BYTES} bytes."
         return None
 
 
 def _limited(receive: Receive) -> Receive:
-    """A body that does not say how long it is ends at the limit like one that does: the client is cut off."""
+    """Limits a body without a Content-Length: beyond the limit the request is disconnected."""
     taken = 0
 
     async def limited() -> Message:

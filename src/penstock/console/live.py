@@ -1,4 +1,4 @@
-"""Server-sent events: how numbers reach a page that is open."""
+"""Server-sent events, which send live numbers to open pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from penstock.console.console import Console, NotForYou, console_of
+from penstock.console.console import Console, OperatorsOnly, console_of
 from penstock.console.numbers import Frame
 from penstock.console.sessions import Session
 from penstock.operations.route_rates import RouteRow
@@ -18,8 +18,8 @@ from penstock.runtime.errors import UserError
 
 
 def stream(request: Request, messages: AsyncGenerator[bytes], check: Callable[[], object]) -> StreamingResponse:
-    """A stream of messages; `message` makes one. It ends when the reader goes away, the iterator ends, or the session
-    ends or has lost its rights. `check` raises what it does where the session may not read the stream; it may block.
+    """A stream of messages; `message` makes one. It ends when the client disconnects, the iterator ends, or the session
+    ends or loses its permissions. `check` raises if the session may not read the stream; it may block.
     """
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_while_allowed(request, messages, check), media_type="text/event-stream", headers=headers)
@@ -39,7 +39,7 @@ async def _while_allowed(
                 checked = session.checked
                 try:
                     await asyncio.to_thread(check)
-                except (UserError, NotForYou):
+                except (UserError, OperatorsOnly):
                     return
             yield one
     finally:
@@ -60,7 +60,7 @@ def message(content: object, name: str = "") -> bytes:
 
 
 async def numbers(request: Request) -> StreamingResponse:
-    """`/live/numbers`: the numbers of all routes, at first whole and then what has changed."""
+    """`/live/numbers`: the numbers of all routes, first complete, then changes."""
     console = console_of(request)
     check = partial(may_see_all, console, request)
     await asyncio.to_thread(check)
@@ -68,7 +68,7 @@ async def numbers(request: Request) -> StreamingResponse:
 
 
 def may_see_all(console: Console, request: Request) -> None:
-    """Numbers name every route: they are for operators, and for users who may list everything. Raises UserError."""
+    """The numbers name every route, so only users who may list all routes can see them. Raises UserError."""
     session = console.session(request)
     if session is None or not session.owner.is_operator:
         console.objects.of(console.api(request))
@@ -76,7 +76,7 @@ def may_see_all(console: Console, request: Request) -> None:
 
 async def _numbers(frames: AsyncIterator[Frame]) -> AsyncGenerator[bytes]:
     sent: dict[str, object] = {}
-    # The browser waits before it asks again; a console that was stopped is back within seconds.
+    # How long the browser waits before it reconnects, such as after a restart.
     yield b"retry: 3000\n\n"
     async for frame in frames:
         now: dict[str, object] = {_key(*name): shape(row) for name, row in frame.rows.items()}
@@ -88,7 +88,7 @@ async def _numbers(frames: AsyncIterator[Frame]) -> AsyncGenerator[bytes]:
 
 
 def shape(row: RouteRow) -> dict[str, object]:
-    """A route's numbers as scripts read them."""
+    """The numbers of a route as JSON."""
     return {
         "rate": round(row.rate, 2),
         "failures": round(row.failures, 2),

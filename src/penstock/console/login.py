@@ -1,9 +1,8 @@
-"""How a browser gets a session: by a token that is pasted, or by a link that `penstock open` has made, and its end.
+"""Signing in, with a pasted token or with a link of `penstock open`, and signing out.
 
-A link is followed by a form on its page, and not by the request for the page: a program that fetches links to preview
-or to check them does not use it up. A script sends the form at once. Where a page of another site leads to the link of
-a user who is not an operator, it does not, and the page asks: a site might want the browser to be signed in as a user
-whom its owner does not expect.
+Opening a link only shows a form, so that programs which fetch links for previews do not use it up. A script submits the
+form at once, unless a page of another site led to the link of a user who is not an operator: then the user has to
+confirm, because the site might want to sign the browser in as another user (login CSRF).
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from penstock.runtime.errors import UserError
 from penstock.runtime.sockets import account_of
 
 LINKS = "/login/links"
-USED = "This link has been used already, or is too old."
-ANOTHERS = "This link was made by another account of this machine."
+USED = "This link has already been used or has expired."
+ANOTHERS = "This link belongs to another account of this machine."
 
 
 async def ask(request: Request) -> Response:
-    """The form."""
+    """The sign-in form."""
     after = request.query_params.get("to")
     return _form(request, 200, None, after) if console_of(request).session(request) is None else back(local_path(after))
 
 
 async def check(request: Request) -> Response:
-    """Has the API say whose token it is."""
+    """Verifies the token with the API and begins a session."""
     console, given = console_of(request), await form(request)
     try:
         token = checked_token(given.get("token", "").strip())
@@ -46,21 +45,21 @@ async def check(request: Request) -> Response:
 
 
 async def make_link(request: Request) -> Response:
-    """A link that signs in the owner of the token in `Authorization`, once and for as many `seconds` as asked for."""
+    """A link that signs in the owner of the token in `Authorization`, once, within `seconds`."""
     console, given = console_of(request), await form(request)
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        return JSONResponse({"problem": "A link is made for the owner of a token: Authorization: Bearer TOKEN."}, 401)
+        return JSONResponse({"problem": "A token is required: Authorization: Bearer TOKEN."}, 401)
     wanted = given.get("seconds", "")
     if not wanted.isdecimal() or len(wanted) > 4 or not 0 < int(wanted) <= LONGEST_LINK_SECONDS:
-        raise UserError(f"A link is valid for some seconds: a number from 1 to {LONGEST_LINK_SECONDS}.")
+        raise UserError(f"Invalid seconds: expected a number from 1 to {LONGEST_LINK_SECONDS}.")
     owner = await asyncio.to_thread(console.owner_of, checked_token(token.strip()))
     code = console.links.make(token.strip(), owner, await asyncio.to_thread(_account, request), int(wanted))
     return JSONResponse({"path": f"{LINKS}/{code}"}, 201)
 
 
 async def show_link(request: Request) -> Response:
-    """The page of a link, which follows it."""
+    """The page of a link, with the form that signs in."""
     link = console_of(request).links.find(request.path_params["code"])
     after = request.query_params.get("to")
     if link is None:
@@ -74,13 +73,13 @@ async def show_link(request: Request) -> Response:
         at_once=own or link.owner.is_operator,
         after=local_path(after),
     )
-    # No address with a code in it leaves this page; `no-referrer` would make the form's Origin null.
+    # The Referer header must not contain the code; `no-referrer` would make the form's Origin null.
     response.headers["Referrer-Policy"] = "strict-origin"
     return response
 
 
 async def follow_link(request: Request) -> Response:
-    """Signs in, the first time."""
+    """Signs in with a link; works once."""
     console, given = console_of(request), await form(request)
     link = console.links.find(request.path_params["code"])
     if link is not None and not link.is_for(await asyncio.to_thread(_account, request)):
@@ -106,16 +105,16 @@ async def leave(request: Request) -> Response:
 
 
 def checked_token(text: str) -> str:
-    """The text, if it can be a token. Raises UserError."""
+    """The token, if it is valid. Raises UserError."""
     if not text:
         raise UserError("Paste a token.")
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise UserError("A token is one word of letters, digits and signs.")
+        raise UserError("Invalid token: a token is one word of printable ASCII characters.")
     return text
 
 
 def local_path(text: str | None) -> str:
-    """Where to go after signing in: a page of this console, and nowhere else."""
+    """Where to go after signing in: only a page of this console."""
     usable = text and text.startswith("/") and not text.startswith("//") and "\\" not in text
     return text if usable and text else "/"
 
@@ -127,7 +126,7 @@ def _account(request: Request) -> int | None:
 
 
 def _used(request: Request, after: str | None) -> Response:
-    """A link that leads nowhere any more; a browser that is signed in does not need it."""
+    """The response to a used or expired link; a browser that is already signed in is redirected."""
     return back(local_path(after)) if console_of(request).session(request) else _form(request, 410, USED, after)
 
 

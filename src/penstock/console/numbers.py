@@ -1,7 +1,7 @@
-"""The numbers of all routes as they move, for all open pages; without one, none is read.
+"""Live numbers of all routes for all open pages; while no page is open, the metrics are not read.
 
-One look at the metrics serves every page. Looking costs processor time that deliveries could use: where a look takes
-long, as with thousands of routes, there are fewer of them.
+One sample of the metrics serves every page. Sampling costs processor time that deliveries could use: if it takes long,
+as with thousands of routes, there are fewer samples.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from penstock.settings import Settings
 
 EVERY_SECONDS = 2.0
 SHARE = 20
-"""Pause after a look, in times of what the look took, so that looking takes 5 % of a core at most."""
+"""The pause after a sample is so many times as long as sampling took: it uses 5 % of a core at most."""
 KEPT_SECONDS = 900.0
 POINT_SECONDS = 5.0
 """Between two points of a chart."""
 FIELDS = 6
 """Numbers of a point: moment, deliveries and failures per second, p50 and p99 in seconds, lag."""
 
-Look = Callable[[], Counted]
+Sample = Callable[[], Counted]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What the routes did between the last two looks."""
+    """What the routes did between the last two samples."""
 
     number: int
     at: float
@@ -45,8 +45,8 @@ class Frame:
 NOTHING = Frame(0, 0.0)
 
 
-def source_of(settings: Settings) -> Look | None:
-    """Where the metrics are looked at: the pages that the settings name, else the data folder; None: they are off."""
+def source_of(settings: Settings) -> Sample | None:
+    """Reads the metrics from the URLs of the settings, otherwise from the data folder; None if metrics are off."""
     if settings.console_metrics:
         urls = tuple(settings.console_metrics)
         return lambda: counted_at(urls, settings.tls_ca_file)
@@ -56,13 +56,15 @@ def source_of(settings: Settings) -> Look | None:
 
 
 class Numbers:
-    """Reads while a page listens."""
+    """Samples the metrics while a page is open."""
 
-    def __init__(self, look: Look | None, stopping: asyncio.Event, clock: Callable[[], float] = time.monotonic) -> None:
-        self._look, self._stopping, self._clock = look, stopping, clock
+    def __init__(
+        self, sample: Sample | None, stopping: asyncio.Event, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._sample, self._stopping, self._clock = sample, stopping, clock
         self._turn = asyncio.Lock()
         self._counted: Counted | None = None
-        self._looked, self._due = 0.0, 0.0
+        self._sampled, self._due = 0.0, 0.0
         self.frame = NOTHING
         self.past = Past()
 
@@ -76,7 +78,7 @@ class Numbers:
                 yield frame
 
     async def after(self, number: int) -> Frame:
-        """The first frame after the one of this number. Whoever comes first looks; the others have what was seen."""
+        """The first frame after the one of this number. The first caller samples; the others get its result."""
         async with self._turn:
             if self.frame.number > number and self._clock() < self._due + EVERY_SECONDS:
                 return self.frame
@@ -101,10 +103,10 @@ class Numbers:
         if counted is None:
             self.frame = Frame(number, time.time(), problem=problem)
             return
-        # After a pause without readers, what happened meanwhile says nothing about now.
-        before = self._counted if now - self._looked < 30 else None
-        seconds = max(0.001, now - self._looked)
-        self._counted, self._looked = counted, now
+        # After a pause without readers, the rates since then say nothing about the present.
+        before = self._counted if now - self._sampled < 30 else None
+        seconds = max(0.001, now - self._sampled)
+        self._counted, self._sampled = counted, now
         if before is None:
             before, seconds = counted, 1.0
         self.frame = Frame(
@@ -118,10 +120,10 @@ class Numbers:
     def _counting(self) -> tuple[Counted | None, str]:
         from penstock.runtime.errors import UserError
 
-        if self._look is None:
-            return None, "Metrics are off (setting metrics): only what objects say of themselves is shown."
+        if self._sample is None:
+            return None, "Metrics are off (setting metrics): only the status of objects is shown."
         try:
-            return self._look(), ""
+            return self._sample(), ""
         except UserError as problem:
             return None, str(problem)
 
@@ -134,7 +136,7 @@ class Past:
         self._last = 0.0
 
     def add(self, frame: Frame) -> None:
-        """Keeps a point of each route that is at work, or was a moment ago."""
+        """Adds a point for each active route."""
         if frame.at - self._last < POINT_SECONDS:
             return
         self._last = frame.at

@@ -1,4 +1,4 @@
-"""How a page is made of a template, where it stands in the navigation, and what it says when something is wrong."""
+"""Renders pages from templates, with the navigation, and renders errors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from penstock.runtime.errors import UserError
 
 @dataclass(frozen=True)
 class Section:
-    """A place in the navigation."""
+    """An entry of the navigation."""
 
     path: str
     title: str
     key: str
-    """Pressed after `g`, it leads there."""
+    """Pressed after `g`, it opens the page."""
     for_operators: bool = False
-    """Whether only those see it who may see everything."""
+    """Whether only operators see it."""
 
 
 SECTIONS = (
@@ -41,7 +41,7 @@ SECTIONS = (
 
 @cache
 def environment() -> Environment:
-    """Templates of the console and of its rooms. What is shown is escaped, and a name that is not given is an error."""
+    """The templates of the console. Values are escaped, and an undefined name is an error."""
     found = Environment(
         loader=ChoiceLoader([PackageLoader("penstock.console", "templates")]),
         autoescape=True,
@@ -102,7 +102,7 @@ def render(request: Request, template: str, status: int = 200, /, **values: Any)
 
 
 def fragment(template: str, /, **values: Any) -> HTMLResponse:
-    """A piece of a page, for a script that puts it in place."""
+    """A fragment of a page, which a script inserts."""
     return HTMLResponse(environment().get_template(template).render(**values))
 
 
@@ -116,7 +116,7 @@ async def form_fields(request: Request) -> list[tuple[str, str]]:
     try:
         body = await request.body()
     except ClientDisconnect:
-        raise UserError("The form is too large, or did not arrive whole.") from None
+        raise UserError("The form is too large or incomplete.") from None
     return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
 
 

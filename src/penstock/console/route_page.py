@@ -1,4 +1,6 @@
-"""`/routes/KIND/NAMESPACE/NAME`: everything about one Trigger or Subscription, and what can be done with it."""
+"""`/routes/KIND/NAMESPACE/NAME`: one Trigger or Subscription: state, numbers, Kubernetes Events, Replays, and
+forms to pause, resume and replay it.
+"""
 
 from __future__ import annotations
 
@@ -30,40 +32,38 @@ from penstock.operations.cluster_api import (
     is_paused,
     set_paused,
 )
-from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
+from penstock.operations.replays import ReplayOptions, ReplaySubject, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.operations.route_rates import RouteName
 from penstock.runtime.errors import UserError
 from penstock.runtime.hosts import without_userinfo
 
-# The API's Events about an object, by reason: its failures, drops and recoveries. Pure.
-
 
 @dataclass(frozen=True)
-class RepeatedHappening:
-    """What happened for one reason."""
+class EventSummary:
+    """The Kubernetes Events of one reason."""
 
     reason: str
     is_bad: bool
     count: int
     last: str
     message: str
-    """The newest."""
+    """Of the latest Event."""
 
 
 def events_path(namespace: str, name: str) -> str:
-    """Where the Events of an object are."""
+    """The path of the Kubernetes Events of an object."""
     chosen = quote(f"involvedObject.name={name}", safe="")
     return f"{api_path('v1', 'events', namespace)}?fieldSelector={chosen}"
 
 
-def happenings_of(answer: Obj | None, kind: str, name: str) -> list[RepeatedHappening]:
-    """The Events of an object by reason, the newest first."""
-    found: dict[str, RepeatedHappening] = {}
-    events = [one for one in (answer or {}).get("items") or [] if _is_about(one, kind, name)]
+def event_summaries(listed: Obj | None, kind: str, name: str) -> list[EventSummary]:
+    """The Kubernetes Events of an object, summed up by reason, the newest first."""
+    found: dict[str, EventSummary] = {}
+    events = [one for one in (listed or {}).get("items") or [] if _is_about(one, kind, name)]
     for event in sorted(events, key=_when):
         reason, before = str(event.get("reason") or ""), found.pop(str(event.get("reason") or ""), None)
         times = int(event.get("count") or (event.get("series") or {}).get("count") or 1)
-        found[reason] = RepeatedHappening(
+        found[reason] = EventSummary(
             reason,
             event.get("type") == "Warning",
             times + (before.count if before else 0),
@@ -89,7 +89,7 @@ REPLAYS_SHOWN = 6
 
 def show(request: Request) -> Response:
     """The page."""
-    console, (resource, namespace, name) = console_of(request), meant(request)
+    console, (resource, namespace, name) = console_of(request), route_of(request)
     api = console.api(request)
     obj = api.get(resource, namespace, name)
     status = obj.get("status") or {}
@@ -106,13 +106,13 @@ def show(request: Request) -> Response:
         delivery=status.get("delivery") or {},
         yaml=text_of(obj),
         row=console.numbers.frame.rows.get(route),
-        happenings=happenings_of(api.read(events_path(namespace, name)), resource.kind, name),
+        summaries=event_summaries(api.read(events_path(namespace, name)), resource.kind, name),
         replays=replays_of(api, resource.kind, namespace, name),
     )
 
 
-def meant(request: Request) -> tuple[Resource, str, str]:
-    """Which route a path names."""
+def route_of(request: Request) -> tuple[Resource, str, str]:
+    """The route that the path names."""
     parts = request.path_params
     if parts["kind"] not in KINDS:
         raise HTTPException(404)
@@ -120,12 +120,12 @@ def meant(request: Request) -> tuple[Resource, str, str]:
 
 
 def path_of(resource: Resource, namespace: str, name: str) -> str:
-    """Where the page of a route is."""
+    """The path of the page of a route."""
     return f"/routes/{resource.kind.lower()}/{quote(namespace, safe='')}/{quote(name, safe='')}"
 
 
 def text_of(obj: Obj) -> str:
-    """An object as `kubectl get -o yaml` prints it, but for passwords in URLs."""
+    """The object as YAML, without managed fields and passwords in URLs."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     text = yaml.safe_dump({**obj, "metadata": metadata}, sort_keys=False, allow_unicode=True, width=110)
     return "\n".join(map(without_userinfo, text.split("\n")))
@@ -134,17 +134,17 @@ def text_of(obj: Obj) -> str:
 def replays_of(api: ClusterApi, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
     """The Replays of a route, the newest first."""
 
-    def is_meant(replay: Obj) -> bool:
+    def is_of_route(replay: Obj) -> bool:
         target = (replay.get("spec") or {}).get("target") or {}
         return target.get("kind") == kind and target.get("name") == name
 
-    found = [replay for replay in api.all(REPLAYS, namespace) if is_meant(replay)]
+    found = [replay for replay in api.all(REPLAYS, namespace) if is_of_route(replay)]
     found.sort(key=lambda replay: str(replay["metadata"].get("creationTimestamp") or ""), reverse=True)
     return [replay_values(replay) for replay in found[:REPLAYS_SHOWN]]
 
 
 def replay_values(replay: Obj) -> dict[str, Any]:
-    """How a Replay goes, for a template."""
+    """The progress of a Replay, for a template."""
     progress = str((replay.get("status") or {}).get("progress") or "0%").rstrip("%")
     over, state = is_over(replay), succeeded(replay)[0]
     return {
@@ -165,16 +165,16 @@ def _number(text: str) -> float:
 
 
 def replays(request: Request) -> Response:
-    """How its Replays go, for the script that looks while one runs."""
-    resource, namespace, name = meant(request)
+    """The progress of its Replays, for the script that refreshes them."""
+    resource, namespace, name = route_of(request)
     found = replays_of(console_of(request).api(request), resource.kind, namespace, name)
     return fragment("route/replays.html", replays=found, path=path_of(resource, namespace, name))
 
 
 async def points(request: Request) -> Response:
-    """What is remembered of its numbers."""
-    console, (resource, namespace, name) = console_of(request), meant(request)
-    await asyncio.to_thread(console.api(request).get, resource, namespace, name)  # may they see it?
+    """Its numbers of the last quarter of an hour."""
+    console, (resource, namespace, name) = console_of(request), route_of(request)
+    await asyncio.to_thread(console.api(request).get, resource, namespace, name)  # checks the permission
     numbers = console.numbers
     route = RouteName(resource.kind, namespace, name)
     row = numbers.frame.rows.get(route)
@@ -188,10 +188,10 @@ Change = Callable[[ClusterApi, Resource, str, str, dict[str, str]], object]
 def _change(
     work: Callable[[ClusterApi, Resource, str, str, dict[str, str]], object],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """A change of a route by a form, and then its page."""
+    """An endpoint that changes a route and redirects to its page."""
 
     async def endpoint(request: Request) -> Response:
-        console, (resource, namespace, name), given = console_of(request), meant(request), await form(request)
+        console, (resource, namespace, name), given = console_of(request), route_of(request), await form(request)
         await asyncio.to_thread(work, console.api(request), resource, namespace, name, given)
         console.objects.forget()
         return back(path_of(resource, namespace, name))
@@ -209,28 +209,28 @@ def _resume(api: ClusterApi, resource: Resource, namespace: str, name: str, give
 
 def _replay(api: ClusterApi, resource: Resource, namespace: str, name: str, given: dict[str, str]) -> None:
     api.get(resource, namespace, name)
-    api.create(REPLAYS, namespace, replay_of(ReplaySubject(resource.kind, name), wishes_of(given)))
+    api.create(REPLAYS, namespace, replay_of(ReplaySubject(resource.kind, name), replay_options(given)))
 
 
-def wishes_of(given: dict[str, str]) -> Wishes:
-    """What the form of a Replay asks for. Raises UserError."""
+def replay_options(given: dict[str, str]) -> ReplayOptions:
+    """The options in the form of a Replay. Raises UserError."""
     rate = given.get("rate", "").strip()
     try:
         events_a_second = float(rate) if rate else None
     except ValueError:
-        raise UserError(f"{rate} is not a number of events per second.") from None
-    return Wishes(
+        raise UserError(f"Invalid rate {rate}: expected events per second.") from None
+    return ReplayOptions(
         since=given.get("since", "").strip() or None,
         until=given.get("until", "").strip() or None,
         rate=events_a_second,
         dry_run=given.get("dry_run") == "on",
-        given_up=given.get("what") == "given_up",
+        dead_letters=given.get("what") == "dead_letters",
     )
 
 
 def _stop(api: ClusterApi, resource: Resource, namespace: str, name: str, given: dict[str, str]) -> None:
     replay = given.get("replay", "")
-    if not replay:  # without a name, all of the namespace would be meant
+    if not replay:  # without a name, all Replays of the namespace would be deleted
         raise HTTPException(400, "The form names no Replay to stop.")
     api.delete(REPLAYS, namespace, replay)
 

@@ -1,4 +1,4 @@
-"""`/routes`: all Triggers and Subscriptions in a table whose numbers move."""
+"""`/routes`: all Triggers and Subscriptions in a table with live numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RouteLine:
 
     name: RouteName
     source: str
-    """The Broker or channel that its events come from."""
+    """The Broker or channel of its events."""
     subscriber: str
     state: str
     """`ready`, `paused`, `expiring`, `failing` or `not ready`."""
@@ -32,12 +32,12 @@ class RouteLine:
 
     @property
     def key(self) -> str:
-        """By which scripts find it."""
+        """Identifies the row for scripts."""
         return "/".join(self.name)
 
 
 def line_of(obj: Obj, row: RouteRow | None) -> RouteLine:
-    """A route by its object, and its numbers where there are any."""
+    """A route by its object, and its numbers, if any."""
     spec, status, metadata = obj.get("spec") or {}, obj.get("status") or {}, obj["metadata"]
     state, why = state_of(obj)
     source = f"broker/{spec.get('broker')}" if obj["kind"] == "Trigger" else _channel(spec.get("channel") or {})
@@ -53,7 +53,7 @@ def line_of(obj: Obj, row: RouteRow | None) -> RouteLine:
 
 
 def subscriber_of(spec: Obj, status: Obj, kind: str) -> str:
-    """Where events go: the resolved address, else what the spec names."""
+    """The destination: the object that the spec names, otherwise the resolved address."""
     resolved = status.get("subscriberUri") or (status.get("physicalSubscription") or {}).get("subscriberUri")
     given = spec.get("subscriber") or spec.get("reply") or {}
     ref = given.get("ref") or {}

@@ -81,7 +81,7 @@ class Sessions:
         return session if session is not None and await self.holds(session) else None
 
     async def holds(self, session: Session) -> bool:
-        """Whether the session goes on; asks the API where its last answer is old. Raises UserError like `of`."""
+        """Whether the session is still valid; asks the API again if the last check is old. Raises as `of`."""
         if session.ends <= self._clock():
             self._forget(session)
         elif session.due <= self._clock():
@@ -106,7 +106,7 @@ class Sessions:
             session.due = session.checked + CHECK_SECONDS
 
     def begin(self, request: Request, response: Response, token: str, owner: TokenOwner) -> None:
-        """Begins a session with a token that the API has just been asked about, in place of the browser's last one."""
+        """Begins a session with a token that was just verified; it replaces the browser's last session."""
         self._sessions.pop(request.cookies.get(self.cookie, ""), None)
         now, number = self._clock(), secrets.token_urlsafe(32)
         seconds = min(SESSION_SECONDS, seconds_left(token, time.time()))

@@ -21,9 +21,9 @@ from penstock.operations.stack_state import component_rows, disk_problems, probl
 from penstock.settings import Settings
 
 LINES = 200
-"""Of a log that are shown."""
+"""Lines of a log that are shown."""
 READ_BYTES = 256 * 1024
-"""Of a log that are read for them."""
+"""Bytes read from the end of a log."""
 LIBRARIES = ("penstock", "pyspark", "confluent-kafka", "starlette", "uvicorn", "deltalake", "duckdb")
 
 
@@ -36,7 +36,7 @@ def show(request: Request) -> Response:
 
 
 def components(request: Request) -> Response:
-    """The table of components alone, for the script that renews it."""
+    """The table of components alone, for the script that refreshes it."""
     console = console_of(request)
     console.only_operators(request)
     return fragment("stack/components.html", **_values(console))
@@ -94,7 +94,7 @@ def _level(line: str) -> str:
 
 
 def versions() -> list[tuple[str, str]]:
-    """What runs, and what it runs on."""
+    """Versions of penstock, its libraries and the system."""
     found = [("Python", platform.python_version())]
     for library in LIBRARIES:
         try:
@@ -105,13 +105,13 @@ def versions() -> list[tuple[str, str]]:
 
 
 def facts(settings: Settings) -> list[tuple[str, str]]:
-    """Where things are."""
+    """Addresses and folders."""
     return [
         ("Events", settings.ingress_url),
         ("Kubernetes API", str(settings.kubeconfig or settings.api_url)),
         ("Kafka", settings.bootstrap),
         ("Metrics", f"http://{settings.host}:{settings.metrics_port}/metrics" if settings.metrics else "off"),
-        ("History", "kept" if settings.history else "off"),
+        ("History", "on" if settings.history else "off"),
         ("Data folder", str(settings.data_dir)),
     ]
 

@@ -13,7 +13,7 @@ import msgspec
 from penstock.contract.records import read_json
 
 Result = Literal["delivered", "replied", "retry", "deadletter", "dropped", "cancelled"]
-"""What followed: done, on to the reply, another attempt, on to the dead letter sink, given up, route gone."""
+"""What followed: nothing more to do, the reply, another attempt, the dead letter sink, dropped, route removed."""
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,13 +37,13 @@ class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     latency: float
     """Seconds."""
     status: int | None = None
-    """HTTP status; absent where no answer came."""
+    """HTTP status; absent where there was no response."""
     due: float | None = None
     """When the next attempt is due, Unix time in seconds."""
     reason: str | None = None
     """Why it failed."""
     kind: str = ""
-    """`Trigger` or `Subscription`; with namespace and name, what the route was called: it may be gone when one asks."""
+    """`Trigger` or `Subscription`; kept with namespace and name, as the route may be gone when the record is read."""
     namespace: str = ""
     name: str = ""
 
@@ -62,22 +62,21 @@ def decode(value: bytes) -> AttemptRecord:
     return read_json(value, _decoder)
 
 
-# Why an attempt had no answer, or why none is made, as the dispatcher finds it and the control plane shows it. The
-# values are the reasons of the condition `Delivering` (`docs/failures.md`). An attempt that had an answer has a
-# status, which says more.
-
-
 class FailureCause(enum.StrEnum):
-    """What went wrong."""
+    """Why an attempt had no response, or was not made: set by the dispatcher, shown by the control plane.
+
+    The values are the reasons of the condition `Delivering` (`docs/failures.md`). For an attempt with a response its
+    HTTP status is shown instead.
+    """
 
     CONNECTION_REFUSED = "ConnectionRefused"
-    """The host answers and nothing listens on the port."""
+    """The host is up, and nothing listens on the port."""
     CONNECTION_TIMEOUT = "ConnectionTimeout"
-    """No connection, or no address to connect to, was there in time."""
+    """Connecting, or looking up the address, took too long."""
     CONNECTION_CLOSED = "ConnectionClosed"
-    """The connection ended before the answer was complete."""
+    """The connection ended before the response was complete."""
     TIMEOUT = "Timeout"
-    """The request was sent and the answer did not come in time."""
+    """The request was sent, and there was no response in time."""
     NAME_NOT_FOUND = "NameNotFound"
     """DNS has no address for the host name."""
     NO_READY_ADDRESS = "NoReadyAddress"
@@ -87,21 +86,21 @@ class FailureCause(enum.StrEnum):
     CERTIFICATE_REFUSED = "CertificateRefused"
     """The certificate of the destination is not trusted, or TLS failed in another way."""
     CLIENT_CERTIFICATE_REFUSED = "ClientCertificateRefused"
-    """The destination does not take the certificate that it is shown, or misses one."""
+    """The destination rejects the client certificate, or requires one."""
     SECRET_UNAVAILABLE = "SecretUnavailable"  # noqa: S105  # a reason, not a password
     """A Secret that the route needs cannot be used, so nothing is sent."""
     TOKEN_UNAVAILABLE = "TokenUnavailable"  # noqa: S105
-    """The Kubernetes API gives no token of the route's ServiceAccount, so nothing is sent."""
+    """The Kubernetes API issues no token for the route's ServiceAccount, so nothing is sent."""
     HISTORY_UNAVAILABLE = "HistoryUnavailable"
     """The oldest events of the route may be in the history, which cannot be read."""
     CACERTS_UNREADABLE = "CACertsUnreadable"
     """The `CACerts` of the destination are not certificates, so nothing is sent."""
     DNS_UNAVAILABLE = "DNSUnavailable"
-    """No DNS server answers for the host name, so nothing is sent."""
+    """No DNS server responds to the query for the host name, so nothing is sent."""
     OUT_OF_RESOURCES = "OutOfResources"
     """This machine has no file, port or memory for another connection, so nothing is sent."""
     NOT_HTTP = "NotHTTP"
-    """What came back is not HTTP/1.1."""
+    """The response is not HTTP/1.1."""
     DELIVERY_FAILED = "DeliveryFailed"
     """Anything else; the message of the failure says more."""
 

@@ -2,16 +2,16 @@
 
 | key | value |
 |---|---|
-| `<role>` | who takes the role, says that it still has it, or gives it back |
-| `<role>/<instance>` | a process that stands by is there, and reads the topic |
+| `<role>` | a process takes the role, renews its claim, or releases it |
+| `<role>/<instance>` | a process is standing by and reads the topic |
 
-The topic has one partition, so that all read the same in the same order, and all come to the same verdict: a `take`
-counts if it names the record before it. Of two that take the role at the same time the first has it, and the second
-named a record that is no longer the last. No clock is asked, and no transaction is needed.
+The topic has one partition, so that all processes read the same records in the same order and reach the same result: a
+`take` counts if it names the record before it. Of two that take the role at the same time the first has it, and the
+second named a record that is no longer the last. This needs neither clocks nor transactions.
 
-The epoch of a claim is the offset of its `take`. It only ever grows, whoever takes the role, however, and whatever
-became of the records before. A `sole` take asks nobody: somewhere else it has been decided who has the role (a Lease,
-or the lock of a data folder), and the record only gives it its epoch.
+The epoch of a claim is the offset of its `take`. It always grows, even if earlier records are gone. A `sole` take
+always counts: something else has decided who has the role (a Lease, or the lock of a data folder), and the record only
+gives it its epoch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.contract.routes import Count
 
 ROLES = ("control", "pipeline")
 NOTHING = -1
-"""Stands for an offset where there is no record, and for the epoch where there is no claim."""
+"""The offset where there is no record, and the epoch where there is no claim."""
 
 
 class ClaimRecord(msgspec.Struct, frozen=True):
@@ -35,13 +35,13 @@ class ClaimRecord(msgspec.Struct, frozen=True):
     act: Literal["take", "renew", "release", "wait"]
     instance: str
     number: Count = 0
-    """Counts what the instance wrote, so that it knows its own records again."""
+    """Counts what the instance wrote, so that it recognises its own records."""
     epoch: int = NOTHING
     """Of a renewal and a release: the claim that is meant."""
     heard: int = NOTHING
     """Of a take: the offset of the newest record of the role that its writer had read."""
     sole: bool = False
-    """Of a take: it counts whatever came before."""
+    """Of a take: it always counts."""
 
 
 _DECODER = msgspec.json.Decoder(ClaimRecord)
@@ -53,12 +53,12 @@ def encode(record: ClaimRecord) -> bytes:
 
 
 def decode(value: bytes) -> ClaimRecord:
-    """The record behind a value. Raises Unreadable."""
+    """The record of a value. Raises Unreadable."""
     return read_json(value, _DECODER)
 
 
 @dataclass
-class Ledger:
+class RoleClaims:
     """Who has a role, by the records about it that were read so far."""
 
     holder: str | None = None
@@ -67,10 +67,10 @@ class Ledger:
     """The offset of the newest record."""
 
     def apply(self, offset: int, record: ClaimRecord) -> bool:
-        """Takes the next record; whether it counts.
+        """Applies the next record; returns whether it counts.
 
-        Where the topic no longer holds the beginning, the first record read may be a take that cannot be judged. It
-        does not count, but its writer may have the role; if so it renews, and a renewal of a newer claim is believed.
+        Where the topic no longer holds the beginning, the first record read may be a take that cannot be verified. It
+        does not count, but its writer may have the role; if so it renews, and a renewal of a newer claim is accepted.
         """
         counts, first = self._counts(record), self.last == NOTHING
         self.last = offset

@@ -1,9 +1,9 @@
-"""Whether `penstock.events` is the log that everything else refers to. Pure.
+"""Checks that `penstock.events` is still the log that everything else refers to. Pure.
 
 Records of `penstock.matched`, cursors and the starts of routes name events by their offsets. In a copy of the log (by
-MirrorMaker, which does not keep offsets), in a topic that was made again, or after an unclean election of a leader, the
-same offsets mean other events, and new events look like ones that were delivered long ago. Nothing would be delivered,
-and nothing would fail. So who goes on from such an offset looks first, and refuses.
+MirrorMaker, which does not keep offsets), in a topic that was created again, or after an unclean leader election, the
+same offsets mean other events, and new events look like events that were delivered long ago: nothing would be
+delivered, and nothing would fail. So every component that resumes from an offset checks it first and may refuse it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.events import kafka_binding as kafka
 
 ADVICE = (
     "Nothing is delivered until you decide: bring that log back, or, where it is gone for good, stop every control and "
-    "pipeline and have penstock topics --adopt-events go on with this one"
+    "pipeline and run penstock topics --adopt-events to continue with this one"
 )
 _BEGINS = "penstock.events is not the log that routes and cursors refer to: "
 
@@ -29,29 +29,28 @@ Identity = tuple[bytes | None, ...]
 
 
 class KnownEvent(msgspec.Struct, frozen=True, array_like=True):
-    """An event that was delivered, or a marker: what is at this offset now has to be the same."""
+    """The fingerprint of an event that was delivered, or of a marker: the record at this offset must still have it."""
 
     offset: Count
     fingerprint: str
 
 
 class AnotherLog(RuntimeError):
-    """`penstock.events` holds other events than it did, or fewer."""
+    """`penstock.events` holds other events than before, or fewer."""
 
     def __init__(self, found: str) -> None:
         self.what = f"{_BEGINS}{found}."
         super().__init__(f"{self.what} {ADVICE}")
 
     @staticmethod
-    def told_in(text: str) -> AnotherLog | None:
-        """The same, from what another process has said at its end; None where it ended for another reason."""
+    def found_in(text: str) -> AnotherLog | None:
+        """This error in the error message of another process; None where the message is about something else."""
         _, begins, rest = text.partition(_BEGINS)
         return AnotherLog(rest.partition(f". {ADVICE}")[0].splitlines()[0]) if begins else None
 
 
 def identity(pairs: Iterable[tuple[str, bytes | None]]) -> Identity:
-    """What tells an event, or a marker, from others, in `penstock.events` and in `penstock.matched` alike; empty where
-    it is neither."""
+    """What identifies an event, or a marker, in `penstock.events` and `penstock.matched`; empty for other records."""
     values = dict(pairs)
     if records.MARKER in values:
         return (values[records.MARKER],)
@@ -60,7 +59,7 @@ def identity(pairs: Iterable[tuple[str, bytes | None]]) -> Identity:
 
 
 def known(offset: int, pairs: Iterable[tuple[str, bytes | None]]) -> KnownEvent | None:
-    """What is kept of the event, or marker, at an offset; None where it is neither."""
+    """The fingerprint of the event, or marker, at an offset; None for other records."""
     found = identity(pairs)
     if not found:
         return None
@@ -69,7 +68,7 @@ def known(offset: int, pairs: Iterable[tuple[str, bytes | None]]) -> KnownEvent 
 
 
 def check_known(partition: int, before: KnownEvent, found: KnownEvent | None) -> None:
-    """What was delivered from an offset has to be there still. Raises AnotherLog."""
+    """The event that was delivered from an offset must still be there. Raises AnotherLog."""
     if found is not None and found != before:
         raise AnotherLog(
             f"at offset {before.offset} of partition {partition} is another event than the one delivered from there"
@@ -77,25 +76,25 @@ def check_known(partition: int, before: KnownEvent, found: KnownEvent | None) ->
 
 
 def check_id(noted: str, found: str) -> None:
-    """The topic has to be the one that was noted, if any was. Raises AnotherLog."""
+    """The topic id must be the recorded one, if one was recorded. Raises AnotherLog."""
     if noted and found and noted != found:
         raise AnotherLog(f"its topic id is {found}, and it was {noted}")
 
 
 def check_end(partition: int, begin: int, end: int, what: str) -> None:
-    """What goes on from an offset may not be beyond the end of the partition. Raises AnotherLog."""
+    """An offset to resume from must not be beyond the end of the partition. Raises AnotherLog."""
     if begin > end:
-        raise AnotherLog(f"partition {partition} ends at {end}, and {what} goes on from {begin}")
+        raise AnotherLog(f"partition {partition} ends at {end}, and {what} resumes from {begin}")
 
 
 def check_starts(starts: Iterable[tuple[str, Sequence[int]]], ends: Sequence[int]) -> None:
-    """No route begins with events that are not there yet. Raises AnotherLog."""
+    """No route may begin beyond the end of a partition. Raises AnotherLog."""
     for uid, start in starts:
         for partition, (begin, end) in enumerate(zip(start, ends, strict=False)):
             check_end(partition, begin, end, f"the route {uid}")
 
 
 def check_same(partition: int, offset: int, routed: Identity, found: Identity) -> None:
-    """The event that was routed from an offset has to be the one that is there. Raises AnotherLog."""
+    """The event that was routed from an offset must be the one that is there. Raises AnotherLog."""
     if routed and found and routed != found:
         raise AnotherLog(f"at offset {offset} of partition {partition} is another event than the one routed from there")

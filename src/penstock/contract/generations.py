@@ -1,9 +1,9 @@
-"""Generations of the router's query as all processes know them: their numbers, and which of them routing goes on from.
+"""Generations of the router's query as all processes know them: their numbers, and which one routing continues from.
 
-The router notes under `generation/<epoch>` in `penstock.reports` which generation is the one that counts, before it
-puts up that generation's fence in `penstock.matched`. Each start of a router has an epoch of its own, the next after
+The router records under `generation/<epoch>` in `penstock.reports` which generation is the one that counts, before it
+writes that generation's fence to `penstock.matched`. Each start of a router has an epoch of its own, the next after
 the one under `epoch/router`, and only the router that took over last can write there. Under `shut-out/<partition>` the
-dispatcher tells which generation it leaves out.
+dispatcher reports which generation it ignores.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ KIND = "generation"
 SHUT_OUT = "shut-out"
 EPOCH_KEY = "epoch/router"
 LOG_KEY = "log/events"
-"""Under it stands Kafka's id of the topic `penstock.events` that routing goes by."""
+"""The key of Kafka's id of the topic `penstock.events` that is routed."""
 PER_EPOCH = 1_000_000
 """Generations that a router may start: its first has the number `epoch * PER_EPOCH + 1`."""
 
 
 class LivePoint(msgspec.Struct, frozen=True):
-    """From this generation's records on routing goes on; where it has written none, from its start."""
+    """Routing continues after this generation's records; where it has written none, from its start."""
 
     number: Count
     start: tuple[Count, ...]
     """By partition: events before it had been routed when the generation began."""
     ends: tuple[Count, ...]
-    """By partition: where `penstock.matched` ended then. All its records lie behind."""
+    """By partition: where `penstock.matched` ended then. All its records are after that."""
 
 
 class ShutOut(msgspec.Struct, frozen=True):
@@ -53,12 +53,12 @@ def key_of(number: int) -> str:
 
 
 def epoch_of(number: int) -> int:
-    """The router that a generation belongs to."""
+    """The epoch of the router that a generation belongs to."""
     return number // PER_EPOCH
 
 
 def shut_out_key(partition: int) -> str:
-    """The key under which the dispatcher tells that it leaves out a generation in a partition."""
+    """The key under which the dispatcher reports that it ignores a generation in a partition."""
     return f"{SHUT_OUT}/{partition}"
 
 
@@ -68,12 +68,12 @@ def encode(noted: LivePoint | ShutOut) -> bytes:
 
 
 def decode(value: bytes) -> LivePoint:
-    """What was noted. Raises Unreadable."""
+    """The generation that counts, from its record. Raises Unreadable."""
     return read_json(value, _DECODER)
 
 
 def decode_shut_out(value: bytes) -> ShutOut:
-    """What was told. Raises Unreadable."""
+    """The generation that is ignored, from its record. Raises Unreadable."""
     return read_json(value, _SHUT_OUT_DECODER)
 
 
@@ -83,7 +83,7 @@ def encode_epoch(epoch: int) -> bytes:
 
 
 def decode_epoch(value: bytes) -> int:
-    """What was written there. Raises Unreadable."""
+    """The epoch. Raises Unreadable."""
     return read_json(value, _EPOCH_DECODER)
 
 
@@ -93,7 +93,7 @@ def encode_log(topic_id: str) -> bytes:
 
 
 def decode_log(value: bytes) -> str:
-    """What was written there. Raises Unreadable."""
+    """The topic id. Raises Unreadable."""
     return read_json(value, _LOG_DECODER)
 
 

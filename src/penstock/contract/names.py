@@ -1,8 +1,7 @@
-"""DNS names of the embedded control plane: where `http://sink.default.svc.cluster.local` leads on this machine.
+"""DNS names of the embedded control plane: which address `http://sink.default.svc.cluster.local` has on this machine.
 
-A name of the snapshot is connected to at one of its addresses while the request keeps the name as its Host. A name
-that the snapshot knows but that has nothing ready behind it refuses, as a Service without endpoints would; a name
-that it does not know is left to DNS.
+For a name in the snapshot the connection is made to one of its addresses, and the request keeps the name as its Host.
+A name in the snapshot without a ready address fails, as a Service without endpoints would; other names are left to DNS.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ class Location:
 
     @property
     def named_url(self) -> str:
-        """For clients that ask a server for the certificate of the URL's host: over TLS the name that was asked for
-        stays in the URL, and the client has to know where it leads, by `lead`."""
+        """For clients that verify the certificate against the URL's host: over TLS the original name stays in the URL,
+        and the client gets its address from `lead`."""
         parts, lead = urlsplit(self.url), self.lead
         return self.url if lead is None else _with_netloc(parts, f"{lead[0]}:{lead[2]}")
 
     @property
     def lead(self) -> tuple[str, str, int] | None:
-        """The name in `named_url`, the address it has, and the port; None where the URL needs no explanation."""
+        """The name in `named_url`, its address, and the port; None where the URL has an address already."""
         parts = urlsplit(self.url)
         if self.host is None or parts.scheme != "https":
             return None
@@ -54,7 +53,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class NothingThere(LookupError):
-    """The name is known but nothing answers behind it at that port."""
+    """The name is known but has no ready address at that port."""
 
 
 class NameTable:
@@ -81,7 +80,7 @@ class NameTable:
         return _location(parts, addresses[next(self._turn) % len(addresses)])
 
     def every_location(self, url: str) -> list[Location]:
-        """All places that the URL leads to by these names; empty where it has no such name."""
+        """All locations of the URL by these names; empty where its host is not one of them."""
         parts = urlsplit(url)
         known = self._find((parts.hostname or "").lower())
         port = str(parts.port or (443 if parts.scheme == "https" else 80))

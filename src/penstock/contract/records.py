@@ -1,4 +1,8 @@
-"""An event as a record of `penstock.events`: the CloudEvents Kafka binding, the target, what travels along."""
+"""Records of `penstock.events` and `penstock.matched`: their headers, an event as a record, unreadable records.
+
+An event is stored in the binary mode of the CloudEvents Kafka binding: `ce_<attribute>` headers, `content-type` for
+`datacontenttype`, the data as value (null where there is none). The headers defined here are penstock's own.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,6 @@ import msgspec
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
 from penstock.events.memo import Memo
-
-# Headers of records in `penstock.events` and `penstock.matched`, beside those of the CloudEvents Kafka binding. An
-# event is stored as the CloudEvents Kafka binding's binary mode asks: `ce_<attribute>` headers, `content-type` for
-# `datacontenttype`, the data as value (null where there is none). The headers here are penstock's own.
 
 TARGET = "penstock_target"
 """uid of the Broker or Channel that accepted the event."""
@@ -27,7 +27,7 @@ TRACE = "penstock_traceparent"
 TRACE_STATE = "penstock_tracestate"
 
 MARKER = "penstock_marker"
-"""On a marker record, which is no event: `<generation>:<sequence>:<unix milliseconds>`. Markers have no target."""
+"""On a marker record, which is not an event: `<generation>:<sequence>:<unix milliseconds>`. Markers have no target."""
 
 ORIGIN = "penstock_origin"
 """In `penstock.matched`: the record's offset in the same partition of `penstock.events`, in decimal."""
@@ -47,7 +47,7 @@ PARTS_LEFT = "penstock_parts_left"
 Without it all of the event's routes have been named: only then has the event been routed."""
 
 DATA_UNREAD = "penstock_data_unread"
-"""In `penstock.matched`: a filter asks for the event's data, which is no JSON. Without routes such a record is
+"""In `penstock.matched`: a filter needs the event's data, which is not JSON. Without routes such a record is
 there only to be counted, and has no value."""
 
 _PASSED = ("x-request-id",)
@@ -55,12 +55,12 @@ _PASSED_PREFIXES = ("knative-", "x-b3-")
 
 
 class EventRecord(NamedTuple):
-    """What is written."""
+    """A record to write."""
 
     headers: kafka.Headers
     value: bytes | None
     key: bytes | None
-    """What decides about the partition; None where any will do."""
+    """Decides about the partition; None: any partition."""
 
 
 def record_of(event: CloudEvent, travelling: kafka.Headers) -> EventRecord:
@@ -89,20 +89,21 @@ def _passed_as(name: str) -> str | None:
 _PASSED_AS = Memo(_passed_as)
 
 
-# Records that cannot be read: damaged, written by somebody else, or by a version that this one does not understand.
-
 T = TypeVar("T")
 
 
 class Unreadable(ValueError):
-    """The record is not what its topic holds. Whoever reads it passes it over and says so; nothing else is harmed."""
+    """A record cannot be decoded: damaged, written by another program or by an incompatible version.
+
+    Readers skip such a record and log it; all other records stay in force.
+    """
 
 
 def read_json(value: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """The value as JSON of the decoder's shape. Raises Unreadable.
+    """The value as JSON of the decoder's type. Raises Unreadable.
 
-    Decoders are made when their module is imported: msgspec learns a type when it is first asked for it, and where two
-    threads ask at once, the process ends with a segmentation fault.
+    Create decoders when their module is imported: msgspec inspects a type at its first use, and where two threads do
+    that at once, the process ends with a segmentation fault.
     """
     try:
         return decoder.decode(value)

@@ -1,17 +1,17 @@
-"""The records of `penstock.reports`: what the data plane tells the control plane.
+"""The records of `penstock.reports`: what the data plane reports to the control plane.
 
 | key | value |
 |---|---|
 | `ack/<component>/<instance>` | the newest snapshot version in force there, repeated as a sign of life |
-| `loss/<route uid>/<partition>` | a range of events that was no longer retained when the route came to it |
-| `standing/<route uid>/<instance>` | how the deliveries of a route go in one dispatcher task |
-| `replay/<route uid>/<partition>` | how far a Replay has got |
-| `type/<target uid>/<hash>` | a type of events, with its source, that passes a target which wants to know |
+| `loss/<route uid>/<partition>` | a range of events that retention removed before the route got them |
+| `standing/<route uid>/<instance>` | the health of a route: how its deliveries go in one dispatcher task |
+| `replay/<route uid>/<partition>` | the progress of a Replay |
+| `type/<target uid>/<hash>` | a type of events, with its source, that a target accepted which reports types |
 | `epoch/router` | the number of the router that took over last; for routers |
-| `generation/<epoch>` | the generation that routing goes on from, see `generations.py`; also for dispatchers |
-| `shut-out/<partition>` | a generation whose records do not count, and the fence that shuts it out; for routers |
-| `log/events` | Kafka's id of the topic `penstock.events` that routing goes by; for routers |
-| `served/<route uid>` | the router serves the route, or where it stopped to; for the router that comes after it |
+| `generation/<epoch>` | the generation that routing continues from, see `generations.py`; for routers and dispatchers |
+| `shut-out/<partition>` | a generation whose records do not count, and the fence that excludes it; for routers |
+| `log/events` | Kafka's id of the topic `penstock.events` that is routed; for routers |
+| `served/<route uid>` | that the router serves the route, or where it stopped serving it; for the next router |
 
 Components: `ingress`, `router`, `dispatcher`. An instance that ends in order deletes its ack; one that has not been
 heard of for `SILENT_SECONDS` no longer counts.
@@ -40,7 +40,7 @@ COMPONENTS: tuple[Component, ...] = ("ingress", "router", "dispatcher")
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """`component` acts by `version`."""
+    """`component` has applied `version`."""
 
     component: Component
     instance: str
@@ -48,13 +48,13 @@ class Ack(msgspec.Struct, frozen=True):
     at: float
     """Unix time in seconds on the writer's clock."""
     refused: dict[str, str] = {}
-    """Routes of that version that the component does without, by uid, and why: only the router has any."""
+    """Routes of that version that the component does not serve, by uid, with the reason: only the router has any."""
     waiting: str = ""
-    """Why a newer version cannot come into force for now, where the component knows: only the router does."""
+    """Why a newer version cannot take effect for now, where the component knows: only the router does."""
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """Events of `penstock.events` that a route was still to get and that retention had already removed."""
+    """Events of `penstock.events` that retention removed before the route got them."""
 
     route: str
     partition: Count
@@ -86,65 +86,65 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
     due: float = 0.0
     """When the next attempt is due."""
     status: int | None = None
-    """The last one's HTTP status; None where no answer came."""
+    """The last one's HTTP status; None where there was no response."""
     reason: str = ""
-    """Why it failed, in words."""
+    """Why it failed, as a message."""
     cause: FailureCause = FailureCause.DELIVERY_FAILED
-    """The same for programs, where no answer came."""
+    """Why it failed, for programs, where there was no response."""
     url: str = ""
-    """Where it went."""
+    """Its destination."""
     dropped: Count = 0
-    """Deliveries given up for good since this task began."""
+    """Events dropped since this task began."""
     dead_lettered: Count = 0
-    """Events that the dead letter sink took since this task began."""
+    """Events that the dead letter sink accepted since this task began."""
     expiring: bool = False
-    """Whether retention will soon remove events that wait from wherever they are kept."""
+    """Whether retention will soon remove events that wait, wherever they are kept."""
 
 
 class SeenType(msgspec.Struct, frozen=True):
-    """Events of `type` from `source` come to a target."""
+    """A target accepts events of `type` from `source`."""
 
     target: str
     type: str
     source: str
     schema: str
-    """`dataschema` of one of them; empty where it had none."""
+    """`dataschema` of one of the events; empty where it has none."""
     specversion: str
     at: float
 
 
 class Served(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is in `penstock.matched` holds for the route, from `start` on."""
+    """`penstock.matched` is complete for the route, from `start` on."""
 
     route: str
     start: tuple[Count, ...]
     """As the route's record had it."""
     owed: tuple[Count, ...] | None = None
-    """From where on, in each partition, it was left out; None where it was not."""
+    """From which offset of each partition on it was left out; None where it was not."""
     since: tuple[Count, ...] = ()
-    """From where on a generation read events again for it, in each partition, where one did."""
+    """From which offset of each partition on a generation read events again for it, where one did."""
     until: tuple[Count, ...] = ()
-    """Where `penstock.matched` ended when that was done. A log that ends before has lost some of it."""
+    """Where `penstock.matched` ended afterwards. If it ends before that now, some of its records are lost."""
 
 
 class ReplayProgress(msgspec.Struct, frozen=True):
-    """How far a Replay has got in one partition."""
+    """The progress of a Replay in one partition."""
 
     route: str
     partition: Count
     position: Count
-    """The next offset of `penstock.events` that it looks at."""
+    """The next offset of `penstock.events` that it reads."""
     counted: Count
     """Events that it selected so far."""
     failed: Count
-    """Those that were given up: dropped, or sent to the dead letter sink."""
+    """Those that were dropped or sent to the dead letter sink."""
     under_way: Count
-    """Those that are being delivered. The others, unless events are only counted, have been."""
+    """Those that are being delivered. The others have been, unless events are only counted."""
     missing: Count
-    """Offsets that retention had removed before it came to them."""
+    """Offsets that retention had removed before it read them."""
     finished: bool
     problem: str = ""
-    """Why it cannot go on, where that is for good."""
+    """Why it has failed for good."""
 
 
 Report = Ack | Loss | Standing | SeenType | Served | ReplayProgress
@@ -178,17 +178,17 @@ def key_of(report: Report) -> str:
 
 
 def served_key(route: str) -> str:
-    """The key under which the router notes that it serves a route."""
+    """The key under which the router reports that it serves a route."""
     return f"served/{route}"
 
 
 def standing_key(route: str, instance: str) -> str:
-    """The key under which a dispatcher task tells how a route's deliveries go."""
+    """The key under which a dispatcher task reports the health of a route."""
     return f"standing/{route}/{instance}"
 
 
 def replay_key(route: str, partition: int) -> str:
-    """Key of how far a Replay has got in a partition."""
+    """The key of the progress of a Replay in a partition."""
     return f"replay/{route}/{partition}"
 
 
@@ -204,39 +204,35 @@ def decode(key: str, value: bytes) -> Report | None:
 
 
 class Heard(NamedTuple):
-    """An acknowledgement, and when its reader heard it."""
+    """An acknowledgement, and when it was received."""
 
     ack: Ack
     at: float
-    """On the reader's own monotonic clock: the clocks of writers may differ, and be put right at any time."""
+    """On the reader's own monotonic clock: the clocks of writers may differ, or be set at any time."""
 
 
 def heard(ack: Ack, *, monotonic: float, unix: float, fresh: bool) -> Heard:
-    """An acknowledgement that is read now. One that is not fresh lay in the topic for as long as its writer says."""
+    """An acknowledgement that is read now. If it is not `fresh`, its age follows from the writer's clock."""
     return Heard(ack, monotonic if fresh else monotonic - max(0.0, unix - ack.at))
 
 
 def alive(every: Iterable[Heard], now: float) -> list[Ack]:
-    """The acknowledgements of instances that were heard of lately."""
+    """The acknowledgements of instances that are not silent."""
     return [ack for ack, at in every if now - at <= SILENT_SECONDS]
 
 
 def version_in_force(acks: Iterable[Ack]) -> int:
-    """The newest version that every component of the data plane has: what Ready may be built on."""
+    """The newest version that every component of the data plane has applied. Ready depends on it."""
     versions: dict[str, int] = {}
     for ack in acks:
         versions[ack.component] = min(ack.version, versions.get(ack.component, ack.version))
     return min(versions.values()) if all(component in versions for component in COMPONENTS) else 0
 
 
-# Which types of events pass, for targets that want to know: told once for each type and source, and again after a
-# while, so that a description that somebody deleted comes back while such events still come. Bounded, whatever
-# producers send: beyond a number of types nothing more is told until the while is over.
-
 AGAIN_SECONDS = 60.0
 MOST = 1000
 LONGEST = 1024
-"""Characters of a type or a source; what is longer is no name that anybody could use."""
+"""Characters of a type or a source; longer ones are not reported."""
 
 log = structlog.get_logger()
 
@@ -244,30 +240,31 @@ Tell = Callable[[SeenType], None]
 
 
 class SeenTypes:
-    """What was told lately."""
+    """Reports each type and source of events once in `AGAIN_SECONDS`, so that an EventType that was deleted is created
+    again while there are such events. At most `MOST` of them, whatever producers send."""
 
-    def __init__(self, tell: Tell, clock: Callable[[], float] = time.monotonic) -> None:
-        self._tell, self._clock = tell, clock
-        self._told: set[tuple[str, str, str]] = set()
+    def __init__(self, report: Tell, clock: Callable[[], float] = time.monotonic) -> None:
+        self._report, self._clock = report, clock
+        self._reported: set[tuple[str, str, str]] = set()
         self._until = 0.0
 
     def note(self, target: str, events: Iterable[CloudEvent]) -> None:
-        """Tells of those types that are news."""
+        """Reports the types that were not reported lately."""
         if (now := self._clock()) >= self._until:
-            self._told.clear()
+            self._reported.clear()
             self._until = now + AGAIN_SECONDS
         for event in events:
             key = (target, event.type, event.source)
-            if key not in self._told and len(event.type) <= LONGEST and len(event.source) <= LONGEST:
+            if key not in self._reported and len(event.type) <= LONGEST and len(event.source) <= LONGEST:
                 self._note(key, event)
 
     def _note(self, key: tuple[str, str, str], event: CloudEvent) -> None:
-        if len(self._told) > MOST:
+        if len(self._reported) > MOST:
             return
-        self._told.add(key)
-        if len(self._told) > MOST:
+        self._reported.add(key)
+        if len(self._reported) > MOST:
             log.warning("too many types of events for EventTypes to be made of all of them", most=MOST)
             return
         schema = str(event.attributes.get("dataschema") or "")
         version = str(event.attributes.get("specversion") or "1.0")
-        self._tell(SeenType(*key, schema if len(schema) <= LONGEST else "", version, time.time()))
+        self._report(SeenType(*key, schema if len(schema) <= LONGEST else "", version, time.time()))

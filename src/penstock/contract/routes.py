@@ -1,4 +1,4 @@
-"""The records of `penstock.routes`: what the control plane tells the data plane.
+"""The records of `penstock.routes`: what the control plane publishes for the data plane.
 
 Each record is JSON under a key `<kind>/<id>`; a null value deletes it. Readers ignore fields they do not know and
 give defaults to fields they miss, so either side may be newer. A change of any size is published as its records
@@ -8,9 +8,9 @@ followed by one `Version` under the key `version`, which completes it; nothing c
 |---|---|
 | `target/<uid>` | a Broker or Channel that accepts events |
 | `route/<uid>` | a Trigger, a Subscription or a Replay |
-| `name/<host>` | where a DNS name of the embedded control plane leads |
-| `trust/<name>` | authorities by which every destination over TLS may be believed |
-| `identity` | whose objects all of this was made from |
+| `name/<host>` | the addresses of a DNS name of the embedded control plane |
+| `trust/<name>` | certificate authorities that are trusted for every destination over TLS |
+| `identity` | the API whose objects the records were made from |
 | `version` | completes a change |
 """
 
@@ -34,14 +34,14 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """A resolved destination."""
 
     url: str
-    """As it is written, perhaps with user and password: to be connected to, and shown nowhere."""
+    """As written, perhaps with user and password: for connecting only, never shown."""
     ca_certs: str | None = None
     """PEM bundle that the server's certificate is verified with, besides the system's."""
     audience: str | None = None
 
     @property
     def shown(self) -> str:
-        """The URL as it stands in records, events, spans, statuses and logs."""
+        """The URL for records, events, spans, statuses and logs."""
         return without_userinfo(self.url)
 
 
@@ -62,36 +62,37 @@ AuthorizationMode = Literal["allow-all", "deny-all", "allow-same-namespace"]
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An EventPolicy that applies to a target: from whom it takes which events."""
+    """An EventPolicy that applies to a target: which senders may send which events."""
 
     name: str
     subjects: tuple[str, ...] = ()
-    """Who; one that ends with `*` stands for all that begin so. Empty: nobody, until it is known who is meant."""
+    """The senders; a trailing `*` is a wildcard. Empty: none, for example while the policy is not resolved."""
     filters: list[dict[str, Any]] = []
     """Which of their events, in the dialects of Triggers; empty: all."""
 
 
 class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A key by which senders are let in, as far as it is kept."""
+    """An API key of senders; only its digest is kept."""
 
     name: str
     digest: str
     """SHA-256 in hexadecimal digits."""
     expires: float | None = None
-    """Unix time from which on it does not hold."""
+    """Unix time from which on it is invalid."""
     events: float | None = None
-    """How many it may send in a second to each ingress process; None: any number."""
+    """Events per second that each ingress process accepts with it; None: no limit."""
     bytes: float | None = None
+    """Bytes per second, likewise."""
 
 
 class Access(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who may send to a target."""
 
     audience: str = ""
-    """What a token must be for; empty: tokens do not count here."""
+    """The audience that a token must have; empty: tokens are not accepted."""
     policies: tuple[Policy, ...] = ()
     default_mode: AuthorizationMode = "allow-same-namespace"
-    """Who may where no policy applies."""
+    """Who may send where no policy applies."""
     keys: tuple[ApiKey, ...] = ()
 
 
@@ -108,32 +109,32 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     hosts: tuple[str, ...] = ()
     """Host names (without port) under which `/` reaches it."""
     tells_types: bool = False
-    """Whether the ingress reports which types of events come."""
+    """Whether the ingress reports the types of the events that it accepts."""
     access: Access | None = None
-    """Who may send to it; None: everybody who reaches the ingress."""
+    """Who may send to it; None: all clients of the ingress."""
     transport: Literal["disabled", "permissive", "strict"] = "disabled"
     """Over what it takes events: HTTP, both, or HTTPS (the feature `transport-encryption`)."""
 
 
 class SecretVersion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A Secret of the route's namespace. What it holds is never in the topic: who needs it asks the Kubernetes API."""
+    """A Secret of the route's namespace. Its data is never in the topic, but read from the Kubernetes API."""
 
     name: str
     version: str = ""
-    """Its `resourceVersion`: another one is read anew. Empty: it is of no use, and nothing is sent till it is."""
+    """Its `resourceVersion`: when it changes, the Secret is read again. Empty: it is unusable, and nothing is sent."""
 
 
 class Replay(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a route that replays takes: events that came long ago, up to an end. The router has no part in it."""
+    """Which past events a replaying route delivers. The router is not involved."""
 
     role: Literal["Trigger", "Subscription"]
     """How it delivers: where replies go, and what subscribers see."""
     since: float = 0.0
     """Unix time of the oldest event; 0: whatever is kept."""
     until: float | None = None
-    """Unix time that every event came before; None: all that had come when it was first published."""
+    """Unix time before which every event was accepted; None: all that were accepted when it was first published."""
     end: tuple[Count, ...] = ()
-    """Offset of each partition of `penstock.events` that it ends before; set when it is first published."""
+    """Offset of each partition of `penstock.events` before which it ends; set when it is first published."""
     filters: list[dict[str, Any]] = []
     """What an event must match besides the filters of the route."""
     ids: tuple[str, ...] = ()
@@ -143,11 +144,11 @@ class Replay(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     """Only those of them whose reason contains this."""
     rate: float | None = None
-    """Events a second over all partitions; None: as fast as they are taken."""
+    """Events per second over all partitions; None: no limit."""
     dry_run: bool = False
-    """Whether events are counted only."""
+    """Whether events are only counted."""
     past_of: str | None = None
-    """uid of the route that asked for this past when it was made; None on a Replay that somebody asked for."""
+    """uid of the route that asked for past events when it was created; None on a Replay that is an object."""
 
 
 class FormerMatch(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -168,7 +169,7 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str
     name: str
     target: str
-    """uid of the target it hangs on."""
+    """uid of the target whose events it gets."""
     generation: Count = 0
     """`metadata.generation` of the object this was made from."""
     attributes: dict[str, str] = {}
@@ -176,28 +177,27 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     filters: list[dict[str, Any]] = []
     """`spec.filters` as written: exact, prefix, suffix, all, any, not, cesql."""
     subscriber: Endpoint | None = None
-    """None on a Subscription that has only a reply: the event goes straight there."""
+    """None on a Subscription that has only a reply: the event is sent there directly."""
     reply: Endpoint | None = None
     """Where a Subscription's replies go. A Trigger's go back into its Broker."""
     delivery: Delivery = Delivery()
     start: tuple[Count, ...] = ()
     """First offset of each partition of `penstock.events` that counts for this route; empty: from the beginning."""
     asked_from: float | None = None
-    """Unix time of the oldest event it asks for, of those from before it was published; 0: whatever is kept."""
+    """Unix time of the oldest event it asks for, of those from before it was published; 0: all that are kept."""
     former: tuple[FormerMatch, ...] = ()
-    """What it matched before, the oldest first. The router has no part in it: who reads events from before a change
-    again needs it."""
+    """What it matched before, the oldest first. The router does not use it, but readers that match old events again."""
     replay: Replay | None = None
-    """On a Replay, and on what delivers the past that a Trigger or Subscription asked for; nowhere else."""
+    """Set on a Replay, and on the route for the past events that a Trigger or Subscription asked for."""
     max_in_flight: int | None = None
     ordering: Literal["unordered", "key"] = "unordered"
     paused: bool = False
     account: str = ""
-    """ServiceAccount (of its namespace) whose tokens go with what it sends to addresses with an audience."""
+    """ServiceAccount (of its namespace) whose tokens are sent to addresses with an audience."""
     signing: SecretVersion | None = None
-    """By which everything it sends is signed; None: nothing is."""
+    """The key that signs everything it sends; None: nothing is signed."""
     client_certificate: SecretVersion | None = None
-    """What it shows to those over TLS that ask for a certificate."""
+    """The certificate for destinations that require one."""
 
     @property
     def match(self) -> tuple[str, dict[str, str], list[dict[str, Any]]]:
@@ -215,21 +215,21 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def past_uid(uid: str) -> str:
-    """uid of what delivers the past of a route."""
+    """uid of the route that delivers the past events of another route."""
     return f"{uid}-past"
 
 
 class ServiceName(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a DNS name of the embedded control plane leads, by port."""
+    """The addresses of a DNS name of the embedded control plane, by port."""
 
     host: str
     """Full name, such as `sink.default.svc.cluster.local`."""
     ports: dict[str, tuple[str, ...]] = {}
-    """Port (in decimal) of the name to `host:port` addresses behind it. An empty list: nothing is ready there."""
+    """Port of the name (in decimal) to the `host:port` addresses behind it. An empty list: none is ready."""
 
 
 class TrustBundle(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Authorities by which every destination over TLS may be believed, besides the system's and its own."""
+    """Certificate authorities trusted for every destination over TLS, besides the system's and its own."""
 
     name: str
     certificates: str
@@ -250,7 +250,7 @@ class Version(msgspec.Struct, frozen=True, omit_defaults=True):
     targets: Count = 0
     routes: Count = 0
     names: Count = 0
-    """How many records of each kind are in force, so that a reader can tell that it misses some."""
+    """How many records of each kind are in force, so that a reader can detect that some are missing."""
 
 
 Record = Target | Route | ServiceName | TrustBundle | Identity | Version

@@ -1,7 +1,7 @@
-"""The snapshot of routes: the records of `penstock.routes` as they stood when a version was completed.
+"""The snapshot of routes: the records of `penstock.routes` when a version was completed.
 
-A record that cannot be read changes nothing: what its key said before stays in force. But a reader that comes later may
-find nothing before it, and then the route is missing without having ended. Where it had got to must not be forgotten.
+A record that cannot be read changes nothing: the previous record of its key stays in force. A reader that starts later
+may find no previous record. Then the route is missing without having ended, and its cursors must be kept.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Snapshot:
     unreadable: frozenset[str] = frozenset()
     """uids of routes whose newest record cannot be read."""
     missing: int = 0
-    """How many routes the version counts that no key names."""
+    """How many routes the version counts for which there is no key."""
 
     def has_ended(self, uid: str) -> bool:
-        """Whether there is certainly no such route: it is not here, and not among those that cannot be read either."""
+        """Whether there is certainly no such route: it is neither here nor among those that cannot be read."""
         return self.version > 0 and not self.missing and uid not in self.routes and uid not in self.unreadable
 
 
 class SnapshotBuilder:
-    """Takes records in the order of the topic; gives a snapshot whenever a version is complete."""
+    """Applies records in the order of the topic; returns a snapshot whenever a version is complete."""
 
     def __init__(self) -> None:
         self._targets: dict[str, Target] = {}
@@ -60,7 +60,7 @@ class SnapshotBuilder:
         self._version = Version(0)
 
     def apply(self, key: str, value: bytes | None) -> Snapshot | None:
-        """Takes one record; returns the snapshot if it completes a version. Raises Unreadable, having taken nothing."""
+        """Applies one record; returns the snapshot if it completes a version. Raises Unreadable, changing nothing."""
         self.unreadable.discard(key)
         if value is None:
             self._drop(key)
@@ -86,19 +86,19 @@ class SnapshotBuilder:
         return None
 
     def records(self) -> dict[str, Record]:
-        """What is in force, by key."""
+        """The records in force, by key."""
         tables = (self._targets, self._routes, self._names, self._bundles)
         own = {} if self.identity is None else {IDENTITY_KEY: self.identity}
         return {**{key_of(record): record for table in tables for record in table.values()}, **own}
 
     @property
     def missing(self) -> int:
-        """How many routes the newest version counts that no key names, be it that of a record that cannot be read."""
+        """How many routes the newest version counts for which there is no key, readable or not."""
         return max(0, self._version.routes - len(self._routes) - len(self._unreadable_routes() - self._routes.keys()))
 
     @property
     def uncounted(self) -> int:
-        """How many records are here that the newest version does not count: their deletions were missed."""
+        """How many records the newest version does not count any more: their deletions were missed."""
         here = len(self._targets), len(self._routes), len(self._names)
         counted = self._version.targets, self._version.routes, self._version.names
         return sum(max(0, found - count) for found, count in zip(here, counted, strict=True))

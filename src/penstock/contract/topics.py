@@ -1,7 +1,7 @@
-"""The topics penstock lives in. Creating them is the engine's work; their names and shapes are known here only.
+"""The topics of penstock, their names and configuration. The engine creates them.
 
-The code speaks of topics by the names below. In Kafka they begin with the setting `topic_prefix` instead of `penstock`,
-so that two installations can share a Kafka: `name_in_kafka` says how. Only what speaks with Kafka asks for that.
+The code uses the names below. In Kafka they begin with the setting `topic_prefix` instead of `penstock`, so that two
+installations can share a Kafka; only Kafka clients need that name, from `name_in_kafka`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ATTEMPTS = "penstock.attempts"
 REPORTS = "penstock.reports"
 CLAIMS = "penstock.claims"
 UNREADABLE = "penstock.unreadable"
-"""Records of `penstock.events` that are neither events nor markers, as they were; nobody delivers them."""
+"""Records of `penstock.events` that are neither events nor markers, unchanged; they are not delivered."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Topic:
     name: str
     cleanup: Literal["delete", "compact"]
     per_partition: bool
-    """Whether it has as many partitions as `penstock.events`, or one."""
+    """Whether it has as many partitions as `penstock.events`; otherwise it has one."""
     share: float = 0.0
     """Part of the retained size that this topic may take, for topics cleaned by deletion."""
     flushed: bool = True

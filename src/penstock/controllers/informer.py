@@ -1,13 +1,13 @@
-"""A copy of all objects of one kind, kept up to date by list and watch, and whoever wants to know of changes.
+"""A cache of all objects of one kind, kept up to date by list and watch, with listeners for changes.
 
-The differences between a new list and the copy are announced like any change. While the API cannot be read, the copy
-stays as it was.
+Listeners get the differences between a new list and the cache like any other change. While the API cannot be read, the
+cache stays as it is.
 
-A kind that the server does not have, does not list, or does not let the control plane see, has no objects until that
-changes, and objects that refer to it have the reason in their status: a reference of one user must not hold up others.
-Not so a kind that routes are made of: to take it for empty would remove every
-route, and with each what it has still to get. It is waited for, and what is known of it stays in force. A listener that
-fails is a defect, not a matter of the API: it ends the informer.
+A kind that the server does not have, cannot list, or does not let the control plane see, counts as empty until that
+changes, and objects that refer to it get the reason in their status: a reference of one user must not delay others.
+Kinds that routes are made of are an exception: an empty cache would remove every route together with its undelivered
+events. The informer waits until such a kind can be listed, and keeps the cached objects. A listener that raises is a
+defect and ends the informer.
 """
 
 from __future__ import annotations
@@ -33,54 +33,53 @@ WHY_UNSEEN: dict[type[KubeError], str] = {
 }
 """Errors that mean that the server shows no objects of a kind, and what to do about it."""
 
-Announce = Callable[[Key, Obj | None], None]
-"""Told the key and the object as it now is (None: gone)."""
+Listener = Callable[[Key, Obj | None], None]
+"""Called with the key and the object as it is now (None: deleted)."""
 
 
 class Informer:
     """The objects of one kind."""
 
-    def __init__(self, api: AsyncClient, kind: Kind) -> None:
+    def __init__(self, api: AsyncClient, kind: Kind, served_changed: Callable[[], None] = lambda: None) -> None:
+        """`served_changed` is called when `unserved` has changed."""
         self.kind = kind
         self.synced = asyncio.Event()
         """Set once the kind has been listed, or is known not to be served; a kind of routes must be listed."""
         self.unserved: str | None = None
         """Why the server shows no objects of the kind: it does not have it, or forbids to list it. None: it does."""
-        self.served_changed: Callable[[], None] = lambda: None
-        """Called when `unserved` has changed."""
-        self._api = api
+        self._api, self._served_changed = api, served_changed
         self._objects: dict[Key, Obj] = {}
-        self._listeners: list[Announce] = []
+        self._listeners: list[Listener] = []
         self._version: str | None = None
 
     def get(self, key: Key) -> Obj | None:
-        """The object as last seen; not to be changed."""
+        """The object as last seen; callers must not change it."""
         return self._objects.get(key)
 
     def all(self) -> Iterator[Obj]:
         """Every object as last seen."""
         return iter(list(self._objects.values()))
 
-    def listen(self, announce: Announce) -> None:
-        """Has every change announced."""
-        self._listeners.append(announce)
+    def listen(self, listener: Listener) -> None:
+        """Calls the listener with every change."""
+        self._listeners.append(listener)
 
     def resync(self) -> None:
-        """Announces every object again, changed or not."""
+        """Calls the listeners with every object, changed or not."""
         for key, obj in list(self._objects.items()):
-            self._announce(key, obj)
+            self._notify(key, obj)
 
     def saw(self, obj: Obj) -> None:
-        """Takes in an object as the server answered it to a write, ahead of the watch."""
+        """Caches an object that the server returned for a write, ahead of the watch."""
         key = key_of(obj)
         held = self._objects.get(key)
         if held is None:
-            # One that the watch has not come to yet; else it has been there and is gone.
-            news = _version(obj) > int(self._version or 0) if (self._version or "0").isdigit() else False
+            # New only if the watch has not reached its version yet; otherwise it was deleted since.
+            is_newer = _version(obj) > int(self._version or 0) if (self._version or "0").isdigit() else False
         else:
-            news = _uid(obj) == _uid(held) and _version(obj) > _version(held)
-        if news:
-            self._take(key, typed(obj, self.kind))
+            is_newer = _uid(obj) == _uid(held) and _version(obj) > _version(held)
+        if is_newer:
+            self._update(key, typed(obj, self.kind))
 
     async def run(self) -> None:
         """Follows the kind until cancelled."""
@@ -95,44 +94,44 @@ class Informer:
                     self._version = obj["metadata"]["resourceVersion"]
                     self._change(change, obj)
                 case Interrupted(error):
-                    self._note(error)
+                    self._interrupted(error)
 
     def _replace(self, objects: list[Obj]) -> None:
         fresh = {key_of(obj): obj for obj in objects}
         for key in self._objects.keys() - fresh.keys():
-            self._take(key, None)
+            self._update(key, None)
         for key, obj in fresh.items():
             if _differs(self._objects.get(key), obj):
-                self._take(key, obj)
+                self._update(key, obj)
 
     def _change(self, change: str, obj: Obj) -> None:
         key = key_of(obj)
         if change == "DELETED":
-            self._take(key, None)
+            self._update(key, None)
         elif _differs(self._objects.get(key), obj):
-            self._take(key, obj)
+            self._update(key, obj)
 
-    def _take(self, key: Key, obj: Obj | None) -> None:
+    def _update(self, key: Key, obj: Obj | None) -> None:
         if obj is None:
             if self._objects.pop(key, None) is None:
                 return
         else:
             self._objects[key] = obj
-        self._announce(key, obj)
+        self._notify(key, obj)
 
-    def _announce(self, key: Key, obj: Obj | None) -> None:
-        for announce in self._listeners:
+    def _notify(self, key: Key, obj: Obj | None) -> None:
+        for listener in self._listeners:
             try:
-                announce(key, obj)
-            except Exception as error:  # a defect, which names its object and goes on to end the informer
-                error.add_note(f"It could not take a change of {self.kind.kind} {key.namespace}/{key.name}.")
+                listener(key, obj)
+            except Exception as error:  # a defect of any kind: it is raised again with the name of the object
+                error.add_note(f"A listener failed on a change of {self.kind.kind} {key.namespace}/{key.name}.")
                 raise
 
-    def _note(self, error: KubeError) -> None:
+    def _interrupted(self, error: KubeError) -> None:
         advice = next((text for kind, text in WHY_UNSEEN.items() if isinstance(error, kind)), None)
         if advice is None or self.kind in RECONCILED:
             log.warning(
-                "the API cannot be read; what is known stays in force",
+                "list/watch failed; keeping the cached objects",
                 kind=self.kind.kind,
                 error=describe(error),
                 **({} if advice is None else {"advice": advice}),
@@ -140,7 +139,7 @@ class Informer:
             return
         self._version = None
         for key in list(self._objects):
-            self._take(key, None)
+            self._update(key, None)
         unknown = isinstance(error, NotFound)
         self._set_unserved("the server could not find the requested resource" if unknown else str(error))
 
@@ -152,11 +151,11 @@ class Informer:
             if reason is not None:
                 log.warning("a kind that objects refer to cannot be read", kind=self.kind.kind, reason=reason)
             if not first:
-                self.served_changed()
+                self._served_changed()
 
 
 def _differs(held: Obj | None, obj: Obj) -> bool:
-    """Whether the watch brings news; what a write of ours has already brought is none, and older states are none."""
+    """Whether the object is newer than the cached one; `saw` may have cached a newer state than the watch delivers."""
     if held is None or _uid(held) != _uid(obj):
         return True
     return _version(obj) > _version(held) or not _version(obj)
@@ -167,6 +166,6 @@ def _uid(obj: Obj) -> str:
 
 
 def _version(obj: Obj) -> int:
-    """Resource versions are opaque in principle; all servers count, and the watch corrects whatever this gets wrong."""
+    """Resource versions are opaque in principle, but all servers use increasing numbers; 0: anything else."""
     text = str(obj["metadata"].get("resourceVersion") or "0")
     return int(text) if text.isdigit() else 0

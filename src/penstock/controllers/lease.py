@@ -1,8 +1,9 @@
-"""A claim that is decided by a Lease of coordination.k8s.io: for roles that have a cluster's API.
+"""Leader election by a Lease of coordination.k8s.io, for roles that use a cluster's API.
 
-The rules are those of Kubernetes' own components: the holder renews, one that stands by takes the Lease when it has
-seen no change of it for the time that the Lease itself names, on its own clock. Every write names the version it was
-read at, so that of two that take it at once one is refused. One that cannot renew stops before that time is over.
+The rules are those of Kubernetes' own components: the holder renews the Lease; a standby process takes it when it has
+not changed for its `leaseDurationSeconds`, measured on the standby's own clock. Every write names the resource version
+it was read at, so of two processes that take it at once one gets a conflict. A holder that cannot renew in time stops
+before others may take the Lease.
 """
 
 from __future__ import annotations
@@ -26,33 +27,33 @@ from penstock.settings import Settings
 log = structlog.get_logger()
 
 LEASE_SECONDS = 12
-GIVE_UP_SECONDS = 10.0
+RENEW_DEADLINE_SECONDS = 10.0
 RENEW_SECONDS = 2.0
-LOOK_SECONDS = 1.0
-DEADLINE_LOOK_SECONDS = 0.25
+RETRY_SECONDS = 1.0
+DEADLINE_CHECK_SECONDS = 0.25
 REQUEST_SECONDS = 3.0
 
 
 class MayNot(RuntimeError):
-    """The API does not let this process use the Lease: waiting will not change that."""
+    """The API does not let this process use the Lease; retrying does not help."""
 
 
 @dataclass
 class SeenLease:
-    """The Lease as one that stands by has seen it. Pure: time is handed in."""
+    """The Lease as a standby process has seen it. Pure: the caller passes the time."""
 
     lease: Obj | None = None
     since: float = field(default=0.0)
-    """When it was first seen as it is."""
+    """When it was first seen in its present state."""
 
-    def look(self, lease: Obj | None, at: float) -> None:
-        """Takes note of the Lease as it is."""
+    def observe(self, lease: Obj | None, at: float) -> None:
+        """Records the present state of the Lease."""
         if self.lease is None or lease is None or _spec(lease) != _spec(self.lease):
             self.since = at
         self.lease = lease
 
     def may_take(self, instance: str, at: float) -> bool:
-        """Whether nobody has it, one of this name had it, or the one that has it must have stopped."""
+        """Whether it has no holder, this instance is the holder, or it has expired."""
         spec = _spec(self.lease)
         if spec.get("holderIdentity") in (None, "", instance):
             return True
@@ -60,7 +61,7 @@ class SeenLease:
 
 
 def taken(lease: Obj | None, name: str, namespace: str, holder: str, moment: str) -> Obj:
-    """The Lease as the one that takes it writes it."""
+    """The Lease as its new holder writes it."""
     before = _spec(lease)
     spec = {
         "holderIdentity": holder,
@@ -79,12 +80,13 @@ def renewed(lease: Obj, moment: str) -> Obj:
 
 
 def released(lease: Obj, moment: str) -> Obj:
-    """The Lease as the holder gives it back."""
+    """The Lease as the holder releases it."""
     return {**lease, "spec": {**_spec(lease), "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": moment}}
 
 
 class LeaseClaim:
-    """The claim of one process to a role. `taken` is told when it has it, `lost` why not any more; from threads."""
+    """The claim of one process to a role. Calls `taken` when it has the role, and `lost` with the reason when it
+    has lost it, from threads of its own."""
 
     def __init__(
         self,
@@ -105,18 +107,18 @@ class LeaseClaim:
         self._taken, self._lost = taken, lost
         self._held: Obj | None = None
         self._confirmed = 0.0
-        self._complained = False
+        self._logged_failure = False
         self._ending = threading.Event()
         self._thread = OwnedThread(f"lease of {role}", self._run, failed)
-        self._deadline = OwnedThread(f"deadline of {role}", self._watch, failed)
+        self._deadline = OwnedThread(f"deadline of {role}", self._watch_deadline, failed)
 
     def start(self) -> None:
-        """Begins to stand by."""
+        """Starts standing by."""
         self._thread.start()
         self._deadline.start()
 
     def release(self) -> None:
-        """Gives the Lease back; call when nothing of the role's work goes on any more."""
+        """Releases the Lease; to be called when all work of the role has ended."""
         self._ending.set()
         self._thread.join(REQUEST_SECONDS + 1)
 
@@ -124,27 +126,27 @@ class LeaseClaim:
         seen = SeenLease(since=now())
         while not self._ending.is_set():
             try:
-                self._turn(seen)
-                self._complained = False
+                self._take_or_renew(seen)
+                self._logged_failure = False
             except KubeError as error:
-                self._judge(error)
-            self._ending.wait(LOOK_SECONDS if self._held is None else RENEW_SECONDS)
+                self._request_failed(error)
+            self._ending.wait(RETRY_SECONDS if self._held is None else RENEW_SECONDS)
         if self._held is not None:
-            self._give_back(self._held)
+            self._release(self._held)
         self._client.close()
 
-    def _turn(self, seen: SeenLease) -> None:
+    def _take_or_renew(self, seen: SeenLease) -> None:
         if self._held is not None:
             self._renew(self._held)
             return
         lease = self._read()
-        seen.look(lease, now())
+        seen.observe(lease, now())
         if seen.may_take(self._instance, now()):
             began = now()
             wanted = taken(lease, self._name, self._namespace, self._instance, moment())
             self._held = self._write(wanted) if lease is not None else self._create(wanted)
             self._confirmed = began
-            log.info("has the Lease", role=self._role, lease=f"{self._namespace}/{self._name}")
+            log.info("took the Lease", role=self._role, lease=f"{self._namespace}/{self._name}")
             self._taken()
 
     def _renew(self, held: Obj) -> None:
@@ -154,18 +156,18 @@ class LeaseClaim:
         except (Conflict, NotFound):
             lease = self._read()
             if _spec(lease).get("holderIdentity") != self._instance or lease is None:
-                self._lose("another has taken the Lease")
+                self._lose("another process has taken the Lease")
                 return
-            self._held = lease  # somebody wrote a label; renewed at the next turn
+            self._held = lease  # another client changed a label; the next turn renews it
             return
         self._confirmed = began
 
-    def _watch(self) -> None:
+    def _watch_deadline(self) -> None:
         """In a thread of its own: a request that hangs must not keep a holder from noticing that its time is over."""
-        while not self._ending.wait(DEADLINE_LOOK_SECONDS):
-            silent = now() - self._confirmed
-            if self._held is not None and silent >= GIVE_UP_SECONDS:
-                self._lose(f"the Lease could not be renewed for {silent:.1f} s, and another may take it")
+        while not self._ending.wait(DEADLINE_CHECK_SECONDS):
+            elapsed = now() - self._confirmed
+            if self._held is not None and elapsed >= RENEW_DEADLINE_SECONDS:
+                self._lose(f"the Lease could not be renewed for {elapsed:.1f} s, and another process may take it")
 
     def _lose(self, why: str) -> None:
         log.error("lost the role", role=self._role, why=why)
@@ -173,15 +175,15 @@ class LeaseClaim:
         self._ending.set()
         self._lost(why)
 
-    def _judge(self, error: KubeError) -> None:
+    def _request_failed(self, error: KubeError) -> None:
         if isinstance(error, Forbidden) or (isinstance(error, NotFound) and self._held is None):
             raise MayNot(
-                f"The Lease {self._namespace}/{self._name} cannot be used ({describe(error)}). Look at the setting "
+                f"The Lease {self._namespace}/{self._name} cannot be used ({describe(error)}). Check the setting "
                 "lease_namespace, and grant get, create and update of leases.coordination.k8s.io there."
             ) from error
-        if not isinstance(error, Conflict) and not self._complained:
-            self._complained = True
-            log.warning("the Lease cannot be reached for now", error=describe(error))
+        if not isinstance(error, Conflict) and not self._logged_failure:
+            self._logged_failure = True
+            log.warning("the Lease cannot be read or written; retrying", error=describe(error))
 
     def _read(self) -> Obj | None:
         return self._client.read(LEASE, Key(self._namespace, self._name))
@@ -192,15 +194,15 @@ class LeaseClaim:
     def _write(self, lease: Obj) -> Obj:
         return self._client.replace(LEASE, lease)
 
-    def _give_back(self, held: Obj) -> None:
+    def _release(self, held: Obj) -> None:
         try:
             self._write(released(held, moment()))
         except KubeError as error:
-            log.warning("the Lease could not be given back; it runs out by itself", error=describe(error))
+            log.warning("the Lease could not be released; it will expire", error=describe(error))
 
 
 def moment() -> str:
-    """Now, as the API has it in Leases."""
+    """The present time in the format of Leases."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

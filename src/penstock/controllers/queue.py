@@ -1,6 +1,6 @@
-"""A work queue: keys to look at, each once however often it was added, never two workers on the same key.
+"""A work queue: keys to reconcile, each once however often it was added, never two workers on the same key.
 
-A key that failed comes back after a pause that doubles with each failure in a row.
+A key that failed is added again after a pause that doubles with each failure in a row.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ K = TypeVar("K", bound=Hashable)
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 30.0
 LONGEST_ALARM_SECONDS = 24 * 3600.0
-"""Beyond that one looks again in between: a timer does not notice that a clock was set."""
+"""A later alarm goes off in between too: a timer does not notice that the clock was set."""
 
 
 class WorkQueue(Generic[K]):
-    """The keys of one kind that wait to be looked at."""
+    """The keys of one kind that wait to be reconciled."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[K, None] = OrderedDict()
@@ -32,7 +32,7 @@ class WorkQueue(Generic[K]):
         self._alarms: dict[K, asyncio.TimerHandle] = {}
         self._arrived = asyncio.Event()
         self._passes: list[tuple[dict[K, int], asyncio.Event]] = []
-        """How often each key has yet to be looked at before a pass is over."""
+        """How often each key must still be reconciled before a pass is over."""
         self._none_fails = asyncio.Event()
         self._none_fails.set()
 
@@ -40,7 +40,7 @@ class WorkQueue(Generic[K]):
         return len(self._waiting) + len(self._running)
 
     def add(self, key: K) -> None:
-        """Has the key looked at; soon again if it is being looked at right now."""
+        """Adds the key; if it is being reconciled right now, it is reconciled again afterwards."""
         if key in self._running:
             self._again.add(key)
             return
@@ -48,7 +48,7 @@ class WorkQueue(Generic[K]):
         self._arrived.set()
 
     async def take(self) -> K:
-        """The next key; the caller ends with `done`."""
+        """The next key; the caller must call `done` for it."""
         while not self._waiting:
             self._arrived.clear()
             await self._arrived.wait()
@@ -57,7 +57,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K, *, failed: bool) -> None:
-        """The key has been looked at."""
+        """The key has been reconciled."""
         self._running.discard(key)
         if failed:
             self._failures[key] = self._failures.get(key, 0) + 1
@@ -80,8 +80,8 @@ class WorkQueue(Generic[K]):
             self.add(key)
 
     async def passed(self) -> None:
-        """Returns when every key that waits or runs now has been looked at once more. Keys that come meanwhile do not
-        count, so that one that comes again and again holds up nothing."""
+        """Returns when every key that waits or runs now has been reconciled again. Keys that are added meanwhile do not
+        count, so a key that is added again and again does not delay this."""
         left = dict.fromkeys(self._waiting, 1) | {key: 1 + (key in self._again) for key in self._running}
         if left:
             self._passes.append((left, passed := asyncio.Event()))
@@ -89,15 +89,15 @@ class WorkQueue(Generic[K]):
 
     @property
     def fails(self) -> bool:
-        """Whether there are keys that failed when they were last looked at."""
+        """Whether there are keys that failed when they were last reconciled."""
         return bool(self._failures)
 
     async def recovered(self) -> None:
-        """Returns when there are none."""
+        """Returns when there are no such keys."""
         await self._none_fails.wait()
 
     def close(self) -> None:
-        """Forgets the keys in their pause."""
+        """Cancels all timers."""
         for handle in self._later:
             handle.cancel()
         self._later.clear()
@@ -106,8 +106,7 @@ class WorkQueue(Generic[K]):
         self._alarms.clear()
 
     def add_at(self, key: K, seconds: float | None) -> None:
-        """Has the key looked at after so many seconds, and not at the moment it was to be looked at before; None:
-        at none."""
+        """Sets the key's alarm: it is added after so many seconds. Replaces an earlier alarm; None cancels it."""
         before = self._alarms.pop(key, None)
         if before is not None:
             before.cancel()

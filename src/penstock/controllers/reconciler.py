@@ -1,7 +1,7 @@
-"""What every controller has: the world it looks at, a way to write a status, and workers that drive it.
+"""What all controllers share: the context with everything a reconciler uses, and the workers that run reconcilers.
 
-A reconciler looks at one object and what that refers to, claims the records the data plane needs, and writes the
-status that follows. It may run at any time, any number of times; what it does depends on the present state only.
+A reconciler reads one object and what it refers to, claims the records that the data plane needs, and writes the
+status. It may run at any time and any number of times; what it does depends on the present state only.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ ON_THE_WAY = frozenset(
         "MinimumReplicasUnavailable",
     }
 )
-"""Reasons for Ready=False that only say that something is not finished yet; no Event tells of them."""
+"""Reasons for Ready=False that only mean that something is not finished yet; no Event is recorded for them."""
 
 
 @dataclass
 class ReconcilerContext:
-    """Everything a reconciler may look at or act on."""
+    """Everything that a reconciler may read or act on."""
 
     settings: Settings
     api: AsyncClient
@@ -62,27 +62,27 @@ class ReconcilerContext:
     dataplane: DataPlane
     recorder: EventRecorder
     reply_keys: dict[Key, list[bytes]] = field(default_factory=dict)
-    """By which each RequestReply knows the replies to its requests, the newest first."""
+    """The keys with which each RequestReply verifies replies to its requests, the newest first."""
     job_sink_guards: dict[Key, SinkGuard] = field(default_factory=dict)
-    """From whom each JobSink takes events."""
+    """Which senders each JobSink accepts."""
     service_guards: dict[Key, SinkGuard] = field(default_factory=dict)
-    """From whom Services take events for which Pods of the project work, where tokens are asked for."""
+    """Which senders the Services of EventTransforms and IntegrationSinks accept, where tokens are required."""
     guarded_pods: dict[Key, tuple[str, ...]] = field(default_factory=dict)
-    """The addresses of their Pods that are ready."""
+    """The addresses of the ready Pods of those Services."""
     guard_ports: Mapping[str, str] = field(default_factory=dict)
-    """Where requests to those Services are checked: an address for each port of theirs."""
+    """By port of those Services: the address of the server that checks their requests."""
 
     @property
     def embedded(self) -> bool:
-        """Whether the API is penstock's own, so that names and endpoints are for penstock to provide."""
+        """Whether the API is penstock's own, so that penstock must provide names and endpoints."""
         return self.settings.kubeconfig is None
 
     def now(self) -> str:
-        """The time as statuses carry it."""
+        """The time in the format of statuses."""
         return rfc3339()
 
     async def write_status(self, kind: Kind, obj: Obj, status: dict[str, Any]) -> None:
-        """Stores the status if it is another than the object has; tells of a failure that is new."""
+        """Stores the status if it differs from that of the object, and records an Event for each new failure."""
         before = obj.get("status") or {}
         if before == status:
             return
@@ -93,10 +93,10 @@ class ReconcilerContext:
         except NotFound:
             return
         self.tracker.informer(kind).saw(written)
-        self._tell_of_failure(obj, before, status)
+        self._record_failures(obj, before, status)
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
-        """Creates the object; whoever looks at the kind sees it from now on."""
+        """Creates the object; the informer of its kind has it from now on."""
         created = await self.api.create(kind, obj)
         self.tracker.informer(kind).saw(created)
         return created
@@ -106,7 +106,7 @@ class ReconcilerContext:
         written = await self.api.replace(kind, obj)
         self.tracker.informer(kind).saw(written)
 
-    def _tell_of_failure(self, obj: Obj, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def _record_failures(self, obj: Obj, before: dict[str, Any], after: dict[str, Any]) -> None:
         for failure in new_failures(before, after):
             # The reason of an Event is one word; some of Knative's reasons are sentences.
             given = str(failure.get("reason") or "NotReady")
@@ -116,7 +116,7 @@ class ReconcilerContext:
 
 
 def new_failures(before: dict[str, Any], after: dict[str, Any]) -> list[Mapping[str, Any]]:
-    """The conditions that tell of a failure and did not before: Ready, and the loss of events, also one to come."""
+    """The conditions that report a failure and did not before: Ready, and the loss of events, also an imminent one."""
     failures = []
     for kind in (READY, EVENTS_RETAINED):
         was, now = find(before.get("conditions"), kind) or {}, find(after.get("conditions"), kind) or {}
@@ -133,11 +133,11 @@ class Reconciler(Protocol):
     kind: Kind
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
-        """Brings about what the object asks for; None: there is no such object any more."""
+        """Makes the actual state match the object; None: the object was deleted."""
 
 
 class ReconcilerWorkers:
-    """Drives the reconcilers: a queue per kind, a few workers each."""
+    """Runs the reconcilers: a queue per kind, a few workers each."""
 
     PER_KIND = 4
 
@@ -146,44 +146,44 @@ class ReconcilerWorkers:
         self._owner = TaskScope()
 
     def enqueue(self, observer: Observer) -> None:
-        """Has the object looked at."""
+        """Has the object reconciled."""
         kind, key = observer
         if kind in self._queues:
             self._queues[kind].add(key)
 
     def enqueue_later(self, observer: Observer, seconds: float | None) -> None:
-        """Has the object looked at after so many seconds, whatever was asked before; None: only when it changes."""
+        """Has the object reconciled after so many seconds, instead of an earlier time; None: only when it changes."""
         kind, key = observer
         if kind in self._queues:
             self._queues[kind].add_at(key, seconds)
 
-    def enqueue_all(self, world: ReconcilerContext, kind: Kind) -> None:
-        """Has every object of the kind looked at."""
-        for obj in world.tracker.informer(kind).all():
+    def enqueue_all(self, context: ReconcilerContext, kind: Kind) -> None:
+        """Has every object of the kind reconciled."""
+        for obj in context.tracker.informer(kind).all():
             self.enqueue((kind.queue, Key(obj["metadata"].get("namespace") or "", obj["metadata"]["name"])))
 
-    def employ(self, reconciler: Reconciler, world: ReconcilerContext) -> None:
-        """Gives the reconciler a queue that fills with the changes of its kind. Work begins with `start`."""
+    def register(self, reconciler: Reconciler, context: ReconcilerContext) -> None:
+        """Gives the reconciler a queue, which gets every change of its kind. Work begins with `start`."""
         name = reconciler.kind.queue
         self._queues[name] = WorkQueue()
-        world.tracker.informer(reconciler.kind).listen(lambda key, _: self.enqueue((name, key)))
+        context.tracker.informer(reconciler.kind).listen(lambda key, _: self.enqueue((name, key)))
 
-    def start(self, reconcilers: list[Reconciler], world: ReconcilerContext) -> None:
-        """Begins work."""
+    def start(self, reconcilers: list[Reconciler], context: ReconcilerContext) -> None:
+        """Starts the workers."""
         for reconciler in reconcilers:
             for number in range(self.PER_KIND):
-                self._owner.start(self._work(reconciler, world), f"{reconciler.kind.kind} worker {number}")
+                self._owner.start(self._work(reconciler, context), f"{reconciler.kind.kind} worker {number}")
 
     async def passed(self) -> None:
-        """Returns when every object that waits to be looked at has been looked at."""
+        """Returns when every object that waits now has been reconciled."""
         await asyncio.gather(*(queue.passed() for queue in self._queues.values()))
 
     def any_fails(self, kinds: Iterable[Kind]) -> bool:
-        """Whether there are objects of these kinds that could not be reconciled and are to be tried again."""
+        """Whether there are objects of these kinds that could not be reconciled and will be retried."""
         return any(queue.fails for queue in self._queues_of(kinds))
 
     async def recovered(self, kinds: Iterable[Kind]) -> None:
-        """Returns when there are none, or were none of each kind when it was looked at."""
+        """Returns when there are no such objects, or were none of each kind at some time since the call."""
         for queue in self._queues_of(kinds):
             await queue.recovered()
 
@@ -191,32 +191,32 @@ class ReconcilerWorkers:
         return [self._queues[kind.queue] for kind in kinds if kind.queue in self._queues]
 
     async def failed(self) -> NoReturn:
-        """Waits for a worker to fail, and raises why."""
+        """Waits until a worker fails, and raises its error."""
         await self._owner.failed()
 
     async def close(self) -> None:
-        """Ends work; what is under way is cut off, and taken up again at the next start."""
+        """Cancels the workers; objects that are not reconciled yet will be at the next start."""
         await self._owner.close()
         for queue in self._queues.values():
             queue.close()
 
-    async def _work(self, reconciler: Reconciler, world: ReconcilerContext) -> None:
+    async def _work(self, reconciler: Reconciler, context: ReconcilerContext) -> None:
         queue = self._queues[reconciler.kind.queue]
         while True:
             key = await queue.take()
             failed = False
             try:
-                await self._reconcile(reconciler, world, key)
-            except Exception as error:  # one object that cannot be reconciled is tried again and holds up no other
+                await self._reconcile(reconciler, context, key)
+            except Exception as error:  # of any kind: the object is retried, and the others must not wait for it
                 failed = True
-                self._note(reconciler.kind, key, error)
+                self._log_failure(reconciler.kind, key, error)
             finally:
                 queue.done(key, failed=failed)
 
-    async def _reconcile(self, reconciler: Reconciler, world: ReconcilerContext, key: Key) -> None:
+    async def _reconcile(self, reconciler: Reconciler, context: ReconcilerContext, key: Key) -> None:
         observer = (reconciler.kind.queue, key)
-        world.tracker.forget(observer)
-        obj = world.tracker.informer(reconciler.kind).get(key)
+        context.tracker.forget(observer)
+        obj = context.tracker.informer(reconciler.kind).get(key)
         if obj is not None and obj["metadata"].get("deletionTimestamp"):
             obj = None
         try:
@@ -225,13 +225,15 @@ class ReconcilerWorkers:
             # The tracker enqueues the object as soon as the kind it refers to has been listed.
             return
 
-    def _note(self, kind: Kind, key: Key, error: Exception) -> None:
+    def _log_failure(self, kind: Kind, key: Key, error: Exception) -> None:
         if isinstance(error, Conflict):
-            # Somebody else wrote in between; the watch brings the new state, and the key comes back.
-            log.debug("a write met a newer object", kind=kind.kind, namespace=key.namespace, name=key.name)
+            # Another client wrote in between; the watch brings the new state, and the key is retried.
+            log.debug(
+                "the object has changed since it was read", kind=kind.kind, namespace=key.namespace, name=key.name
+            )
             return
         log.warning(
-            "reconciling failed and is tried again",
+            "reconciling failed; retrying",
             kind=kind.kind,
             namespace=key.namespace,
             name=key.name,

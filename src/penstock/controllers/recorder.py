@@ -1,7 +1,7 @@
-"""Kubernetes Events: what an operator reads in `kubectl describe`.
+"""Kubernetes Events, as shown by `kubectl describe`.
 
-They are told in the background and never hold a reconciler up; when too many wait, the newest are dropped. An Event
-that repeats is counted up instead of being written again.
+They are written in the background and never delay a reconciler; when too many wait, the newest are dropped. A repeated
+Event only increases the `count` of the first one.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class EventRecorder:
         self._written: dict[str, Obj] = {}
 
     def normal(self, obj: Obj, reason: str, message: str) -> None:
-        """Something worth knowing happened."""
-        self._tell(obj, "Normal", reason, message)
+        """Records an Event of type Normal."""
+        self._record(obj, "Normal", reason, message)
 
     def warning(self, obj: Obj, reason: str, message: str) -> None:
-        """Something went wrong."""
-        self._tell(obj, "Warning", reason, message)
+        """Records an Event of type Warning."""
+        self._record(obj, "Warning", reason, message)
 
     async def run(self) -> None:
         """Writes Events until cancelled."""
@@ -50,11 +50,11 @@ class EventRecorder:
             except KubeError as error:
                 log.debug("an Event could not be written", reason=event["reason"], error=describe(error))
 
-    def _tell(self, obj: Obj, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+    def _record(self, obj: Obj, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         try:
             self._waiting.put_nowait(event_about(obj, kind, reason, message, rfc3339()))
         except asyncio.QueueFull:
-            log.warning("an Event was dropped, too many wait", reason=reason, object=obj["metadata"]["name"])
+            log.warning("an Event was dropped: too many wait", reason=reason, object=obj["metadata"]["name"])
 
     async def _write(self, event: Obj) -> None:
         name = event["metadata"]["name"]
@@ -76,7 +76,7 @@ class EventRecorder:
 
 
 def event_about(obj: Obj, kind: str, reason: str, message: str, now: str) -> Obj:
-    """The Event; the same object, reason and message give the same name."""
+    """The Event; its name is the same for the same object, reason and message."""
     metadata = obj["metadata"]
     digest = hashlib.sha256(f"{metadata['uid']}/{reason}/{message}".encode()).hexdigest()[:16]
     namespace = metadata.get("namespace") or "default"

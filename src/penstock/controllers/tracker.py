@@ -1,7 +1,6 @@
-"""Who looks at which object, so that a target that appears or changes is noticed.
+"""Tracks which objects depend on which others, so that an object is reconciled again when a dependency changes.
 
-A reconciler looks objects up through the tracker and is enqueued again when one of them changes. A kind nobody has
-looked at before gets an informer of its own the moment somebody does.
+Reconcilers look objects up through the tracker. The informer of a kind starts at its first lookup.
 """
 
 from __future__ import annotations
@@ -17,45 +16,45 @@ from penstock.resources.destinations import KReference, Unresolved
 from penstock.runtime.tasks import TaskScope
 
 Observer = tuple[str, Key]
-"""The kind of the object that looks, and which."""
-Place = tuple[Kind, Key]
+"""The queue (`Kind.queue`) and the key of the object that depends on others."""
+ObjectRef = tuple[Kind, Key]
+"""Which object."""
 
 
-class NotYetKnown(Exception):  # no error: the observer is enqueued when the answer is known
-    """The kind of the object is being listed."""
+class NotYetKnown(Exception):  # not an error: the observer is enqueued once the kind has been listed
+    """The kind of the object has not been listed yet."""
 
 
 class Tracker:
-    """All informers of the process, and who looks at what."""
+    """All informers of the process, and which observers depend on which objects."""
 
     def __init__(self, api: AsyncClient, enqueue: Callable[[Observer], None]) -> None:
         self._api, self._enqueue = api, enqueue
         self._informers: dict[Kind, Informer] = {}
         self._owner = TaskScope()
-        self._observers: dict[Place, set[Observer]] = defaultdict(set)
-        self._places: dict[Observer, set[Place]] = defaultdict(set)
+        self._observers: dict[ObjectRef, set[Observer]] = defaultdict(set)
+        self._observed: dict[Observer, set[ObjectRef]] = defaultdict(set)
         self._waiting: dict[Kind, set[Observer]] = defaultdict(set)
 
     def informer(self, kind: Kind) -> Informer:
-        """The informer of the kind, started if there was none."""
+        """The informer of the kind; it is started if there is none yet."""
         if kind not in self._informers:
-            informer = Informer(self._api, kind)
+            informer = Informer(self._api, kind, lambda: self._served_changed(kind))
             informer.listen(lambda key, _: self._changed((kind, key)))
-            informer.served_changed = lambda: self._served_changed(kind)
             self._informers[kind] = informer
             self._owner.start(informer.run(), f"informer of {kind.kind}")
-            self._owner.start(self._announce_sync(informer), f"first list of {kind.kind}")
+            self._owner.start(self._release_when_synced(informer), f"first list of {kind.kind}")
         return self._informers[kind]
 
     def resync(self) -> None:
-        """Announces every object of every kind again."""
+        """Calls all listeners with every object of every kind."""
         for informer in self._informers.values():
             informer.resync()
 
     def look(self, observer: Observer, kind: Kind, key: Key) -> Obj | None:
         """The object; the observer is enqueued when it changes. Raises NotYetKnown."""
         self._observers[kind, key].add(observer)
-        self._places[observer].add((kind, key))
+        self._observed[observer].add((kind, key))
         informer = self.informer(kind)
         if not informer.synced.is_set():
             self._waiting[kind].add(observer)
@@ -63,7 +62,7 @@ class Tracker:
         return informer.get(key)
 
     def lookup(self, observer: Observer) -> Callable[[KReference], Mapping[str, Any] | Unresolved]:
-        """`look` in the shape that the resolver asks for."""
+        """`look` as the function that the resolver of destinations needs."""
 
         def find(reference: KReference) -> Mapping[str, Any] | Unresolved:
             kind = Kind(reference.api_version, reference.kind)
@@ -79,32 +78,32 @@ class Tracker:
         return self.informer(kind).unserved or f'{kind.qualified_plural} "{name}" not found'
 
     def forget(self, observer: Observer) -> None:
-        """The observer looks at nothing any more."""
-        for place in self._places.pop(observer, ()):
-            self._observers[place].discard(observer)
-            if not self._observers[place]:
-                del self._observers[place]
+        """The observer depends on nothing any more."""
+        for ref in self._observed.pop(observer, ()):
+            self._observers[ref].discard(observer)
+            if not self._observers[ref]:
+                del self._observers[ref]
 
     @property
-    def anyone_waits(self) -> bool:
-        """Whether somebody was told NotYetKnown and not enqueued since."""
+    def has_waiting(self) -> bool:
+        """Whether an observer got NotYetKnown and has not been enqueued since."""
         return bool(self._waiting)
 
     async def all_known(self) -> None:
-        """Returns when everybody who was told NotYetKnown has been enqueued."""
+        """Returns when every observer that got NotYetKnown has been enqueued."""
         for kind in tuple(self._waiting):
             await self.informer(kind).synced.wait()
             self._release(kind)
 
     async def failed(self) -> NoReturn:
-        """Waits for an informer to fail, and raises why."""
+        """Waits until an informer fails, and raises its error."""
         await self._owner.failed()
 
     async def close(self) -> None:
         """Ends every informer."""
         await self._owner.close()
 
-    async def _announce_sync(self, informer: Informer) -> None:
+    async def _release_when_synced(self, informer: Informer) -> None:
         await informer.synced.wait()
         self._release(informer.kind)
 
@@ -113,9 +112,9 @@ class Tracker:
             self._enqueue(observer)
 
     def _served_changed(self, kind: Kind) -> None:
-        for place in [place for place in self._observers if place[0] == kind]:
-            self._changed(place)
+        for ref in [ref for ref in self._observers if ref[0] == kind]:
+            self._changed(ref)
 
-    def _changed(self, place: Place) -> None:
-        for observer in tuple(self._observers.get(place, ())):
+    def _changed(self, ref: ObjectRef) -> None:
+        for observer in tuple(self._observers.get(ref, ())):
             self._enqueue(observer)

@@ -276,7 +276,7 @@ class DispatcherService:
                     problem = error
                 if self._stopping.is_set():
                     return
-                if (another := AnotherLog.told_in(str(problem))) is not None:
+                if (another := AnotherLog.found_in(str(problem))) is not None:
                     self._failure = another
                     return
                 failures = 1 if time.monotonic() - begun > STEADY_SECONDS else failures + 1

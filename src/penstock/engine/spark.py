@@ -36,7 +36,7 @@ TASK_FAILURES = 1000
 """Failures of one task before Spark fails the job: high, because a dispatcher task is restarted whenever it fails."""
 
 STOP_TIMEOUT = "10s"
-"""How long a query may take to stop. Spark's default is no limit: a hanging query would block the router."""
+"""How long a query may take to stop. By default Spark sets no limit: a hanging query would block the router."""
 
 HIDDEN_NAMES = "(?i)secret|password|token|access[.]?key|jaas|keystore|ssl[.]key"
 """Options with such names are redacted in logs, in Spark's UI and in its event log."""

@@ -1,4 +1,4 @@
-"""`python -m penstock.install FOLDER`: writes everything under `deploy/` that is made from this room."""
+"""`python -m penstock.install FOLDER`: writes the generated files under `deploy/`."""
 
 from __future__ import annotations
 

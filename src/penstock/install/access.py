@@ -1,4 +1,4 @@
-"""Who of penstock may do what in the cluster: no more than each role asks the API for."""
+"""RBAC of an installation: each role of penstock gets only the rights that its requests need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.webhook import certificates
 
 GROUP = "rbac.authorization.k8s.io"
 CONTROL = CONTROLLER_USER.rpartition(":")[2]
-"""The rules of some kinds know the controllers by this name."""
+"""The ServiceAccount of the controllers; the rules of some kinds contain this name."""
 INGRESS, WEBHOOK, PIPELINE = "penstock-ingress", "penstock-webhook", "penstock-pipeline"
 CONSOLE, HISTORY = "penstock-console", "penstock-history"
 
@@ -49,7 +49,7 @@ CONTROL_RULES = [
     rule("", ["serviceaccounts"], ["create", "delete", *WATCH]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
 ]
-"""The controllers: the kinds they serve, and what they make of them."""
+"""The controllers: the kinds that they reconcile, and the objects that they create."""
 CONTROL_BINDING_RULES = [
     rule(SOURCES, ["sinkbindings"], ["create", "delete", "update"]),
     rule("apps", ["deployments"], ["create", "delete", "update"]),
@@ -62,15 +62,14 @@ bundles into their namespaces."""
 CONTROL_WATCHING_RULES = [rule("", ["serviceaccounts"], ["impersonate"])]
 """An ApiServerSource watches as its ServiceAccount, so that it never sees more than that may."""
 LEASE_RULES = [rule("coordination.k8s.io", ["leases"], ["create", "get", "update"])]
-"""One of several replicas is active."""
+"""For leader election among the replicas."""
 EXECUTOR_RULES = [
     rule("", ["pods"], ["create", "delete", "deletecollection", "get", "list", "watch"]),
     rule("", ["configmaps"], ["create", "delete", "deletecollection", "get", "list"]),
     rule("", ["persistentvolumeclaims"], ["deletecollection", "list"]),
     rule("", ["services"], ["deletecollection", "list"]),
 ]
-"""Spark's drivers make their executors Pods, in their own namespace only; at its end one asks to remove all it may have
-made."""
+"""Spark's drivers create Pods for their executors, in their own namespace only, and delete them at their end."""
 WEBHOOK_RULES = [
     rule("admissionregistration.k8s.io", ["mutatingwebhookconfigurations"], ["get", "update"], [certificates.MUTATING]),
     rule(
@@ -84,23 +83,23 @@ WEBHOOK_RULES = [
     ),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
 ]
-"""It also asks whether a user may have the events of a Broker or channel in another namespace."""
+"""It also checks whether a user may subscribe to a Broker or channel in another namespace."""
 WEBHOOK_LOCAL_RULES = [
     rule("", ["secrets"], ["get", "update"], [certificates.CERTIFICATES_SECRET]),
     rule("", ["configmaps"], WATCH),
 ]
 
 ADDRESSABLE = "duck.knative.dev/addressable"
-"""The label by which a ClusterRole lets the controllers look at a kind that can be a subscriber, as in Knative."""
+"""The label of ClusterRoles that let the controllers read a kind that can be a subscriber, as in Knative."""
 SUBSCRIBABLE = "duck.knative.dev/crossnamespace-subscribable"
-"""The label by which a ClusterRole is part of `crossnamespace-subscriber`, as in Knative."""
+"""The label of ClusterRoles that are part of `crossnamespace-subscriber`, as in Knative."""
 
 
 def access() -> list[Manifest]:
     """ServiceAccounts, roles and bindings."""
     return [
         *(Manifest(_account(name)) for name in (CONTROL, INGRESS, WEBHOOK, PIPELINE)),
-        # Without any right: the console uses the token of its user, who sees what RBAC allows.
+        # Without any rights: the console uses the token of its user, who sees what RBAC allows.
         Manifest(_account(CONSOLE), ("console.enabled",)),
         Manifest(_account(HISTORY), ("history.enabled",)),
         *_cluster_wide("penstock-control", CONTROL, CONTROL_RULES),
@@ -123,7 +122,7 @@ def _account(name: str) -> Obj:
 
 
 def _cluster_wide(name: str, account: str, rules: list[Obj], choices: tuple[str, ...] = ()) -> list[Manifest]:
-    """The role is always there: where it is not bound in the whole cluster, it may be in some namespaces."""
+    """The role always exists: where it is not bound in the whole cluster, users may bind it in some namespaces."""
     details = metadata(name, namespaced=False)
     role = {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": details, "rules": rules}
     return [Manifest(role), Manifest(_binding("ClusterRoleBinding", details, "ClusterRole", name, account), choices)]
@@ -147,7 +146,7 @@ def _binding(kind: str, details: Obj, role_kind: str, role: str, account: str) -
 
 
 def _addressables() -> list[Manifest]:
-    """What events can be sent to. Whoever brings another such kind adds a ClusterRole with the label."""
+    """The kinds that events can be sent to. For another kind, users add a ClusterRole with the label."""
     collected = {
         "apiVersion": f"{GROUP}/v1",
         "kind": "ClusterRole",
@@ -164,7 +163,7 @@ def _addressables() -> list[Manifest]:
 
 
 def _subscribers() -> list[Manifest]:
-    """Roles for users who may have events of other namespaces, as in Knative. No account of penstock has them."""
+    """Roles for users who may subscribe to events of other namespaces, as in Knative. penstock does not bind them."""
     collected = {
         "apiVersion": f"{GROUP}/v1",
         "kind": "ClusterRole",
@@ -186,7 +185,7 @@ def _subscribers() -> list[Manifest]:
 
 
 def _for_users() -> list[Manifest]:
-    """What the kinds add to Kubernetes' roles for people: admin, edit and view."""
+    """The rights for these kinds in Kubernetes' roles for users: admin, edit and view."""
     groups = [EVENTING, MESSAGING, FLOWS, SOURCES, "penstock.dev"]
     verbs = {
         "admin": ["*"],

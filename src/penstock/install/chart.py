@@ -1,6 +1,6 @@
-"""The Helm chart: the same objects, with an expression of Helm wherever something can be chosen.
+"""The Helm chart: the same objects, with a Helm expression for every value.
 
-Each choice stands in the objects as a mark; in the YAML the mark, quotes included, becomes an expression that writes
+The objects contain a mark for each value; in the YAML the mark, quotes included, becomes an expression that writes
 the value as JSON, which is YAML as well, whatever its type.
 """
 
@@ -29,7 +29,7 @@ _CONDITIONS = {
     "tls.is_off": '(eq (toString .Values.tls.mode) "off")',
     "tls.is_made": '(eq (toString .Values.tls.mode) "cert-manager")',
 }
-"""Choices that are no value of the chart, but follow from one."""
+"""Attributes that are not values of the chart, but follow from one."""
 _CHECKS = """\
 {{- if ne .Release.Namespace "NAMESPACE" }}
 {{- fail "install this chart into the namespace NAMESPACE" }}
@@ -38,7 +38,7 @@ _CHECKS = """\
 {{- fail "tls.mode is one of 'off' (in quotes: YAML takes it for false), 'secret' and 'cert-manager'" }}
 {{- end }}
 {{- if and .Values.history.enabled (not (contains "://" (default "" .Values.settings.history_uri))) }}
-{{- fail "history.enabled needs settings.history_uri: a place that every Pod reaches, such as s3a://bucket/history" }}
+{{- fail "history.enabled needs settings.history_uri: storage that every Pod can reach, such as s3a://bucket/history" }}
 {{- end }}
 """
 _DEFINITIONS = """\
@@ -67,7 +67,7 @@ IMPLIED
 
 
 def _named(name: str) -> str:
-    """A field as Helm's charts spell it."""
+    """The name of a field in the style of Helm charts."""
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
 
@@ -78,7 +78,7 @@ def _mark(path: str) -> str:
 
 @dataclass(frozen=True)
 class _MarkedTls(Tls):
-    """What follows from the choices about TLS, as marks."""
+    """What follows from the values about TLS, as marks."""
 
     is_off = f"<<{_CONDITIONS['tls.is_off']}>>"
     scheme = '<<include "penstock.scheme" .>>'
@@ -88,7 +88,7 @@ class _MarkedTls(Tls):
 
 
 def _marked() -> Values:
-    """The choices as marks; those that decide what is there, as they are by default."""
+    """The values as marks; those that decide which objects are included have their defaults."""
     return Values(**{one.name: _marked_value(one.name, getattr(Values(), one.name)) for one in fields(Values)})
 
 
@@ -105,7 +105,7 @@ def _marked_value(name: str, value: Any) -> Any:
 
 
 def values_file() -> str:
-    """`values.yaml`: every choice with its default."""
+    """`values.yaml`: every value with its default."""
     default = Values()
     said = {_named(one.name): _said(getattr(default, one.name)) for one in fields(Values)}
     comments = {
@@ -117,7 +117,7 @@ def values_file() -> str:
         "console": "The pages for browsers. They ask for a token, and show what its owner may see (docs/console.md).",
         "history": "Writes every event and attempt to tables; needs settings.history_uri (docs/history.md).",
         "tls": "TLS of the ingress, the console, metrics and probes: 'off', 'secret' (yours, kubernetes.io/tls) or\n"
-        "# 'cert-manager', which makes and renews it. authority: its entry with what clients have to trust, if any.",
+        "# 'cert-manager', which makes and renews it. authority: its key with the authority for clients, if any.",
         "apiServerSources": "Whether the controllers may impersonate the ServiceAccounts of every namespace, as\n"
         "# ApiServerSources need it. If not, bind the ClusterRole penstock-control-impersonation where there are some.",
         "sinkBindings": "Whether the controllers may change workloads and write ConfigMaps in every namespace, which\n"
@@ -174,7 +174,7 @@ def files() -> dict[str, str]:
 
 
 def _definitions() -> str:
-    """Named templates: what of the chart takes more than an expression."""
+    """Named templates, for what needs more than an expression."""
     chosen = Values(tls=Tls(authority="{{ .Values.tls.authority }}"))
     implied_lines = [
         f"{{{{- if and {_conditions(one.choices) or 'true'} }}}}"
@@ -197,7 +197,7 @@ def _path(choice: str) -> str:
 
 
 def _documents(local: list[Manifest], executors: list[Manifest]) -> list[str]:
-    """Each object once where it is the same with executors of Spark's and without, else in both forms."""
+    """Each object once where it is the same with Spark executors and without, otherwise in both forms."""
     made = []
     for without, with_them in zip(local, executors, strict=True):
         if without == with_them:

@@ -1,4 +1,8 @@
-"""The whole installation in the order it is applied in, as objects and as text."""
+"""The whole installation in the order of application, as objects and as YAML, and `Installer`, which applies it.
+
+Each object is applied server-side. So a second run is an upgrade, fields that others own stay theirs, and conflicts are
+reported.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ FILES = {
 
 
 def by_file(values: Values) -> dict[str, list[Manifest]]:
-    """The objects of each file, also those that a choice leaves out."""
+    """The objects of each file, including those that the values leave out."""
     parts = (namespace(), definitions(), access(), configmaps(), workloads(values), registrations())
     return dict(zip(FILES, parts, strict=True))
 
@@ -52,7 +56,7 @@ def text(objects: Iterable[Obj]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every list where it is used: anchors are for machines."""
+    """Writes shared lists in full, without anchors."""
 
     def ignore_aliases(self, data: object) -> bool:
         """All of them."""
@@ -68,9 +72,6 @@ def files(values: Values) -> dict[str, str]:
     }
 
 
-# Puts an installation into a cluster: server-side apply of each object, in order. So a second run is an upgrade,
-# fields that others own stay theirs, and conflicts are reported.
-
 FIELD_MANAGER = "penstock-install"
 
 
@@ -78,7 +79,7 @@ class Applier:
     """A connection to the API of the cluster."""
 
     def __init__(self, kubeconfig: Path | None) -> None:
-        """Of this kubeconfig, or of the one that kubectl would use."""
+        """Uses this kubeconfig, or the one that kubectl would use."""
         try:
             config = usual_config() if kubeconfig is None else read_config(kubeconfig)
             self._client = Client(config, field_manager=FIELD_MANAGER)
@@ -86,7 +87,7 @@ class Applier:
             raise UserError(f"No cluster to install into: {error}.", "Name one with --kubeconfig.") from None
 
     def apply(self, manifests: list[Manifest], *, force: bool, dry_run: bool) -> Iterator[tuple[Obj, str]]:
-        """Each object with what was done to it: `applied`, or `kept` where it is the user's. Raises UserError."""
+        """Each object with what was done: `applied`, or `kept` where it belongs to the user. Raises Problem."""
         for manifest in manifests:
             yield manifest.obj, self._told(manifest, force, dry_run)
 
@@ -95,7 +96,7 @@ class Applier:
         if not manifest.once:
             self._client.apply(kind, manifest.obj, force=force, dry_run=dry_run)
             return "applied"
-        # Looked for first: a write would wait for the webhook, which may not be there yet.
+        # Read before writing: a write would call the webhook, which may not run yet.
         if self._client.read(kind, key_of(manifest.obj)) is not None:
             return "kept"
         self._client.create(kind, manifest.obj, dry_run=dry_run)
@@ -106,7 +107,7 @@ class Applier:
         try:
             return self._apply(manifest, force, dry_run)
         except Unavailable as error:
-            raise UserError(f"The cluster's API did not answer ({error}).", "Look at the kubeconfig.") from None
+            raise UserError(f"The cluster's API is not reachable ({error}).", "Check the kubeconfig.") from None
         except KubeError as error:
             raise UserError(f"{name} was refused: {error}", _remedy(error, dry_run)) from None
 
@@ -116,7 +117,7 @@ def _remedy(error: KubeError, dry_run: bool) -> str:
         case NotFound() if dry_run:
             return "A dry run stores nothing: create the namespace first, `kubectl create namespace`."
         case Conflict():
-            return "Somebody else has set these fields; --force takes them over."
+            return "Another client has set these fields; --force takes them over."
         case Forbidden():
             return "Install with the rights of a cluster administrator."
         case _:

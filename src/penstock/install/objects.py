@@ -1,4 +1,4 @@
-"""What the objects of an installation have in common: their names, labels and the order they are applied in."""
+"""What the objects of an installation share (names, labels, order), and the namespace, the kinds and the ConfigMaps."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ LABELS = {PART_OF: "penstock"}
 
 @dataclass(frozen=True)
 class Manifest:
-    """One object, and the choices it depends on."""
+    """One object, and the values that it depends on."""
 
     obj: Obj
     choices: tuple[str, ...] = ()
-    """Attributes of `Values` that must all hold (`console.enabled`); without any it is always there."""
+    """Attributes of `Values` that must all be true (`console.enabled`); empty: it is always included."""
     once: bool = False
-    """Whether the object is the user's once it exists."""
+    """Whether the object belongs to the user once it exists."""
 
 
 def metadata(name: str, *, namespaced: bool = True, labels: dict[str, str] | None = None, **more: Any) -> Obj:
-    """The metadata of an object of ours."""
-    place = {"namespace": SYSTEM_NAMESPACE} if namespaced else {}
-    return {"name": name, **place, "labels": {**LABELS, **(labels or {})}, **more}
+    """The metadata of an object of the installation."""
+    namespace = {"namespace": SYSTEM_NAMESPACE} if namespaced else {}
+    return {"name": name, **namespace, "labels": {**LABELS, **(labels or {})}, **more}
 
 
 def role_labels(role: str) -> dict[str, str]:
@@ -39,18 +39,16 @@ def role_labels(role: str) -> dict[str, str]:
 
 
 def selector(role: str) -> dict[str, str]:
-    """What of them selects."""
+    """The labels of them that select the Pods."""
     return {"app.kubernetes.io/name": f"penstock-{role}"}
 
-
-# The namespace, the kinds and the ConfigMaps.
 
 NOT_SERVED = frozenset(
     {("serving.knative.dev", "Service"), ("sinks.knative.dev", "JobSink")}
     | {("sinks.knative.dev", "IntegrationSink"), ("sources.knative.dev", "IntegrationSource")}
     | {("eventing.knative.dev", "EventTransform"), ("eventing.knative.dev", "RequestReply")}
 )
-"""Kinds that only the embedded control plane brings to life. In a cluster their objects would lie there forever."""
+"""Kinds that only the embedded control plane has controllers for."""
 
 
 def kind_of(definition: Obj) -> tuple[str, str]:
@@ -79,7 +77,7 @@ def definitions() -> list[Manifest]:
 
 
 def configmaps() -> list[Manifest]:
-    """Where defaults and features are kept."""
+    """The ConfigMaps with defaults and features."""
     made = bootstrap_configmaps(Settings())
     for one in made:
         one["metadata"]["labels"] = {**one["metadata"]["labels"], **LABELS}

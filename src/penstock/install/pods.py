@@ -1,4 +1,4 @@
-"""The Pods of the roles: one image, one way to be configured, probed and stopped, and no rights on their machine."""
+"""The Pods of the roles: the same image, configuration, probes and shutdown for all, and no rights on their node."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.kube.kinds import Obj
 SETTINGS = "penstock-settings"
 USER = 65532
 PRE_STOP_SECONDS = 5
-"""A Pod that ends is still sent requests for a moment, until every node knows."""
+"""A terminating Pod still gets requests until every node has removed its address."""
 STOP_SECONDS = 60
-"""Longer than the drain time and the moment before it together."""
+"""Longer than the drain time and the pause before it together."""
 SLOW_START_SECONDS = 300
 POD_SECURITY: Obj = {
     "runAsNonRoot": True,
@@ -30,24 +30,24 @@ CONTAINER_SECURITY: Obj = {"allowPrivilegeEscalation": False, "capabilities": {"
 
 @dataclass(frozen=True)
 class PodKind:
-    """What distinguishes the Pods of a role."""
+    """What differs between the Pods of the roles."""
 
     role: str
     account: str
     ports: dict[str, int] = field(default_factory=dict)
     uses_api: bool = True
-    """Whether it works with the API."""
+    """Whether it uses the API."""
     verifies_tokens: bool = False
-    """Whether it asks the API for the keys of tokens, where OIDC is enabled, and for nothing else."""
+    """Whether it uses the API only for the keys of tokens, where OIDC is enabled."""
     environment: tuple[Obj, ...] = ()
     choices: tuple[str, ...] = ()
-    """What decides whether the role is there."""
+    """Attributes of `Values` that decide whether the role is included."""
     files: tuple[tuple[str, str], ...] = ()
     """ConfigMaps, and where their entries are mounted as files."""
 
     @property
     def health_port(self) -> int:
-        """Where it answers probes."""
+        """The port of its probes."""
         return role_of(self.role).health_port
 
 
@@ -74,7 +74,7 @@ def _pod(kind: PodKind, values: Values) -> Obj:
     return {
         "serviceAccountName": kind.account,
         "automountServiceAccountToken": kind.uses_api or kind.verifies_tokens,
-        # Kubernetes would set PENSTOCK_WEBHOOK_PORT and the like, which would be taken for settings.
+        # Otherwise Kubernetes sets PENSTOCK_WEBHOOK_PORT and the like, which would be read as settings.
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": STOP_SECONDS,
         "topologySpreadConstraints": [spread],
@@ -84,7 +84,7 @@ def _pod(kind: PodKind, values: Values) -> Obj:
             {"name": "data", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
             {"name": "tls", "secret": {"secretName": values.files_from, "optional": True}},
-            # A Pod that is to speak TLS waits for its certificate, which cert-manager may still be asking for.
+            # A Pod that serves TLS waits for its certificate, which cert-manager may still be requesting.
             {"name": "certificate", "secret": {"secretName": values.tls.secret, "optional": values.tls.is_off}},
             *({"name": name, "configMap": {"name": name}} for name, _ in kind.files),
         ],

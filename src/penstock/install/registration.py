@@ -1,4 +1,4 @@
-"""How the API server finds the webhook: which objects it asks about, under which names, and where."""
+"""The registration of the webhook at the API server: for which objects, under which names, and its address."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.webhook import certificates, service
 
 GROUP = "admissionregistration.k8s.io"
 DEFAULTING = "webhook.eventing.knative.dev"
-"""The name of the webhook as Knative has it; messages of validation carry those that the kinds name."""
+"""The name of the webhook, as in Knative; messages of validation contain those of the kinds."""
 SECONDS = 10
 
 
 def registrations() -> list[Manifest]:
-    """The configurations, and the Secret that the webhook keeps its certificates in."""
+    """The configurations, and the Secret with the webhook's certificates."""
     by_webhook: dict[str, list[Obj]] = defaultdict(list)
     for definition in crds():
         kind = kind_of(definition)
@@ -49,7 +49,7 @@ def _configuration(which: str, name: str, webhooks: list[Obj]) -> Manifest:
 
 
 def _rule(definition: Obj) -> Obj:
-    """Objects are judged in the version that they are sent in, as by the embedded API."""
+    """Objects are validated in the version in which they are sent, as by the embedded API."""
     spec = definition["spec"]
     return {
         "apiGroups": [spec["group"]],
@@ -77,7 +77,7 @@ def _webhook(name: str, path: str, rules: list[Obj], **more: Any) -> Obj:
 
 
 def _features_webhook() -> Obj:
-    """Asked about one ConfigMap only, so that no other waits for the webhook."""
+    """Called for one ConfigMap only, so that writes of others do not depend on the webhook."""
     rule = {
         "apiGroups": [""],
         "apiVersions": ["v1"],
@@ -85,8 +85,8 @@ def _features_webhook() -> Obj:
         "operations": ["CREATE", "UPDATE"],
         "scope": "Namespaced",
     }
-    place = {"matchLabels": {"kubernetes.io/metadata.name": SYSTEM_NAMESPACE}}
+    namespaces = {"matchLabels": {"kubernetes.io/metadata.name": SYSTEM_NAMESPACE}}
     condition = {"name": "features", "expression": f"request.name == '{features.CONFIG_MAP}'"}
     return _webhook(
-        features.WEBHOOK, service.CONFIG_VALIDATION, [rule], namespaceSelector=place, matchConditions=[condition]
+        features.WEBHOOK, service.CONFIG_VALIDATION, [rule], namespaceSelector=namespaces, matchConditions=[condition]
     )

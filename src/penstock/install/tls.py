@@ -18,22 +18,22 @@ Mode = Literal["off", "secret", "cert-manager"]
 MODES = get_args(Mode)
 CERTIFICATE_FOLDER = "/etc/penstock/certificate"
 INGRESS_SERVICE = "broker-ingress"
-"""The Service whose name producers use; Prometheus, which asks Pods by address, expects it in the certificate too."""
+"""The Service whose name producers use. Prometheus, which connects to Pods by address, verifies that name as well."""
 
 
 @dataclass(frozen=True)
 class Tls:
-    """Where the certificate is, and who makes it. The chart has expressions of Helm in place of what follows of it."""
+    """Where the certificate is, and who issues it. In the chart, Helm expressions replace what follows from it."""
 
     mode: Any = "off"
     secret: Any = "penstock-tls"  # noqa: S105 — a name
-    """The Secret with `tls.crt` and `tls.key`. With `cert-manager` it is made."""
+    """The Secret with `tls.crt` and `tls.key`. cert-manager creates it."""
     authority: Any = "ca.crt"
-    """Entry of the Secret with what clients have to trust. Empty: nothing but what every system trusts."""
+    """Key of the Secret with the certificate authority that clients must trust. Empty: one that every system trusts."""
     issuer: Any = field(default_factory=lambda: {"kind": "ClusterIssuer", "name": "penstock"})
-    """Whom cert-manager asks for the certificate."""
+    """The issuer of cert-manager for the certificate."""
     names: Any = field(default_factory=list)
-    """Names in it besides those of the Services, such as that of the console for browsers."""
+    """DNS names besides those of the Services, such as that of the console for browsers."""
 
     @property
     def is_off(self) -> Any:
@@ -47,7 +47,7 @@ class Tls:
 
     @property
     def is_made(self) -> bool:
-        """Whether cert-manager is asked."""
+        """Whether cert-manager issues the certificate."""
         return bool(self.mode == "cert-manager")
 
     @property
@@ -62,12 +62,12 @@ class Tls:
 
     @property
     def trust(self) -> Any:
-        """What Prometheus' operator has to know to believe the certificate."""
+        """The configuration with which Prometheus' operator trusts the certificate."""
         return {"secret": {"name": self.secret, "key": self.authority}} if self.authority else {}
 
     @property
     def all_names(self) -> Any:
-        """Every name that the certificate has to have."""
+        """Every DNS name that the certificate must have."""
         return [*SERVICE_NAMES, *self.names]
 
 
@@ -88,7 +88,7 @@ SETTINGS = {
 
 
 def certificate(tls: Tls) -> Manifest:
-    """What cert-manager is asked for."""
+    """The Certificate for cert-manager."""
     spec: Obj = {
         "secretName": tls.secret,
         "dnsNames": tls.all_names,

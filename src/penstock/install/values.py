@@ -1,4 +1,5 @@
-"""What can be chosen of an installation. The Helm chart has the same choices in its `values.yaml`."""
+"""The values of an installation, the same as in the `values.yaml` of the Helm chart, and the settings that follow from
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from penstock.install.tls import Tls
 from penstock.resources.admission import SYSTEM_NAMESPACE
 
 ADDRESS = f"http://broker-ingress.{SYSTEM_NAMESPACE}.svc.{CLUSTER_DOMAIN}"
-"""Where producers in the cluster reach the ingress."""
+"""The address of the ingress for producers in the cluster."""
 
 Resources = dict[str, dict[str, str]]
 
@@ -27,7 +28,7 @@ def _settings() -> dict[str, Any]:
         "address_base": ADDRESS,
         "drain_seconds": 25,
         "host": "0.0.0.0",  # noqa: S104
-        "insecure_open": True,  # in a Pod: who may connect is for NetworkPolicies to say, or for authentication-oidc
+        "insecure_open": True,  # in a Pod: NetworkPolicies or authentication-oidc decide who may connect
         "kubeconfig": "in-cluster",
         "lease_namespace": SYSTEM_NAMESPACE,
         "data_dir": "/var/lib/penstock",
@@ -36,7 +37,7 @@ def _settings() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RolePods:
-    """How many Pods of a role there are, and what each gets."""
+    """The number of Pods of a role, and the resources of each."""
 
     replicas: Any = 2
     resources: Any = field(default_factory=dict)
@@ -44,28 +45,28 @@ class RolePods:
 
 @dataclass(frozen=True)
 class OptionalRole(RolePods):
-    """A role that an installation can do without."""
+    """An optional role."""
 
     enabled: bool = True
 
 
 def _resources(cpu: str, memory: str, memory_limit: str) -> Resources:
-    """No limit of processor time: a role that is held back would only deliver later."""
+    """Without a CPU limit: a throttled role would only deliver later."""
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory_limit}}
 
 
 @dataclass(frozen=True)
 class Values:
-    """The choices, with their defaults. In the chart each of them is an expression instead."""
+    """The values, with their defaults. In the chart each of them is a Helm expression."""
 
     image: Any = field(default_factory=lambda: f"penstock:{version('penstock')}")
     image_pull_policy: Any = "IfNotPresent"
     settings: Any = field(default_factory=_settings)
     """Settings of penstock by their names (`docs/settings.md`); the same for every role."""
     environment_from: Any = "penstock-secrets"
-    """A Secret whose entries become environment variables, such as PENSTOCK_KAFKA_CONF. It may be missing."""
+    """A Secret whose keys become environment variables, such as PENSTOCK_KAFKA_CONF. It may be missing."""
     files_from: Any = "penstock-kafka-tls"
-    """A Secret whose entries become files in /etc/penstock/tls, for `ssl.ca.location` and such. It may be missing."""
+    """A Secret whose keys become files in /etc/penstock/tls, for `ssl.ca.location` and such. It may be missing."""
     ingress: RolePods = field(default_factory=lambda: RolePods(2, _resources("250m", "256Mi", "1Gi")))
     ingress_max_replicas: Any = 10
     ingress_target_cpu: Any = 70
@@ -73,11 +74,11 @@ class Values:
     webhook: RolePods = field(default_factory=lambda: RolePods(2, _resources("50m", "128Mi", "512Mi")))
     pipeline: RolePods = field(default_factory=lambda: RolePods(2, _resources("1", "2Gi", "4Gi")))
     console: OptionalRole = field(default_factory=lambda: OptionalRole(1, _resources("50m", "256Mi", "1Gi")))
-    """One Pod: who has signed in is remembered in its memory."""
+    """One Pod, because it keeps its sessions in memory."""
     history: OptionalRole = field(
         default_factory=lambda: OptionalRole(1, _resources("500m", "1Gi", "3Gi"), enabled=False)
     )
-    """Needs the setting `history_uri`: a place that every Pod reaches, such as `s3a://…`."""
+    """Needs the setting `history_uri`: storage that every Pod can reach, such as `s3a://…`."""
     tls: Tls = field(default_factory=Tls)
     api_server_sources: bool = True
     """Whether the controllers may impersonate the ServiceAccounts of every namespace, as ApiServerSources need it."""
@@ -87,25 +88,23 @@ class Values:
     spark_executors: bool = False
     """Whether the pipeline's driver starts its executors as Pods (`spark_master` begins with `k8s://`)."""
     service_monitor: bool = False
-    """Whether Prometheus' operator is installed and gets a ServiceMonitor."""
+    """Whether Prometheus' operator is installed, so that a ServiceMonitor is created."""
     network_policies: bool = True
 
 
-# Settings that follow from what is chosen of an installation. Those that were given count before them.
-
 EXECUTORS = {"spark_master": "k8s://https://kubernetes.default.svc", "spark_executors": 2}
-"""With these a driver asks Kubernetes for its executors."""
+"""The settings with which a driver creates its executors in Kubernetes."""
 COUNTING = ("pipeline", "ingress")
-"""Roles whose numbers the console shows."""
+"""Roles whose metrics the console shows."""
 CONSOLE_NAMES = [f"penstock-console.{SYSTEM_NAMESPACE}{ending}" for ending in ("", ".svc", f".svc.{CLUSTER_DOMAIN}")]
 
 
 @dataclass(frozen=True)
 class Implied:
-    """Settings, and the choices that they follow from."""
+    """Settings, and the values that they follow from. Settings given in the values have precedence."""
 
     choices: tuple[str, ...]
-    """Attributes of `Values`; they follow where all hold."""
+    """Attributes of `Values` that must all be true."""
     settings: dict[str, Any]
 
 
@@ -123,14 +122,14 @@ def implied(values: Values) -> list[Implied]:
 
 
 def metrics_pages(scheme: str) -> list[str]:
-    """Where the console finds the numbers: Services whose names lead to every single Pod."""
+    """Where the console finds the metrics: Services whose names resolve to every single Pod."""
     return [
         f"{scheme}://penstock-{role}.{SYSTEM_NAMESPACE}.svc:{role_of(role).health_port}/metrics" for role in COUNTING
     ]
 
 
 def completed(values: Values) -> dict[str, Any]:
-    """The settings of an installation, with what follows from its choices."""
+    """The settings of an installation, with those that follow from its values."""
     settings: dict[str, Any] = dict(values.settings)
     for one in implied(values):
         if all(attrgetter(choice)(values) for choice in one.choices):

@@ -1,4 +1,4 @@
-"""What runs: a Deployment for each role, its Service, how many of it may be missing and who may speak with it."""
+"""For each role a Deployment, its Services, its PodDisruptionBudget and its NetworkPolicy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.settings import Settings
 from penstock.webhook import certificates
 
 SPARK_PORTS = {"driver": 7078, "blocks": 7079}
-"""Where executors reach the driver."""
+"""The ports of the driver for its executors."""
 
 _DEFAULTS = Settings()
 EXECUTOR_TEMPLATE = "penstock-executor"
@@ -39,11 +39,11 @@ KINDS = (
     PodKind("history", access.HISTORY, uses_api=False, choices=("history.enabled",)),
 )
 DRIVERS = ("pipeline", "history")
-"""Roles that are drivers of Spark."""
+"""Roles that run a Spark driver."""
 
 
 def workloads(values: Values) -> list[Manifest]:
-    """Everything that runs, and what goes with it."""
+    """All workloads, and the objects that belong to them."""
     made = [_settings(values), certificate(values.tls), Manifest(_executor_template(), ("spark_executors",))]
     for kind in _kinds(values):
         scaled = kind.role == "ingress"
@@ -58,7 +58,7 @@ def workloads(values: Values) -> list[Manifest]:
 
 
 def _kinds(values: Values) -> list[PodKind]:
-    """The roles; drivers are reached by their executors, and ask for them, where these are Pods of their own."""
+    """The roles. Drivers create their executors and serve ports for them, where these are Pods."""
     if not values.spark_executors:
         return list(KINDS)
     return [_driver(kind, values) if kind.role in DRIVERS else kind for kind in KINDS]
@@ -75,7 +75,7 @@ def _driver(kind: PodKind, values: Values) -> PodKind:
 
 
 def _driver_environment(values: Values) -> list[Obj]:
-    """What the driver must know of its own Pod, so that executors find it and are removed with it."""
+    """What the driver needs to know about its own Pod, so that executors connect to it and are deleted with it."""
     conf = {
         "spark.kubernetes.namespace": SYSTEM_NAMESPACE,
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
@@ -94,7 +94,7 @@ def _driver_environment(values: Values) -> list[Obj]:
 
 
 def _executor_template() -> Obj:
-    """The Pod that Spark makes executors of: as little trusted as every other here."""
+    """The template of Spark's executor Pods, with the same restrictions as all others."""
     spec = {
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
@@ -107,13 +107,13 @@ def _executor_template() -> Obj:
 
 
 def environment(settings: dict[str, Any]) -> dict[str, str]:
-    """Settings as variables. Raises pydantic's ValidationError if one is wrong."""
+    """Settings as environment variables. Raises pydantic's ValidationError if one is invalid."""
     Settings(**settings)
     return {f"PENSTOCK_{name.upper()}": _variable(value) for name, value in settings.items()}
 
 
 def _variable(value: Any) -> str:
-    """A variable that is set to nothing means the same as a setting that is."""
+    """An empty variable means the same as an empty setting."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
@@ -125,8 +125,8 @@ def _settings(values: Values) -> Manifest:
 
 
 def _services(kind: PodKind, values: Values) -> list[Manifest]:
-    """What leads to the Pods of a role: one address for all of them where they serve others, and for Prometheus and the
-    console, who ask every single one for its numbers, a name that leads to each."""
+    """The Services of a role: one with an address for all Pods where clients use it, and a headless one for Prometheus
+    and the console, which read the metrics of every single Pod."""
     metrics = {"name": "metrics", "port": kind.health_port, "targetPort": "metrics"}
     name, each = f"penstock-{kind.role}", {"clusterIP": "None"}
     match kind.role:
@@ -140,7 +140,7 @@ def _services(kind: PodKind, values: Values) -> list[Manifest]:
         case "console":
             port = kind.ports["console"]
             console = {"name": "console", "port": port, "targetPort": "console", "appProtocol": values.tls.scheme}
-            # Who has signed in is remembered by one Pod.
+            # Sessions are in the memory of one Pod.
             return [_service(kind, name, [console, metrics], sessionAffinity="ClientIP")]
         case _:
             return [_service(kind, name, [metrics], **each)]
@@ -160,7 +160,7 @@ def _disruption(kind: PodKind) -> Manifest:
 
 
 def _network(kind: PodKind) -> Manifest:
-    """NetworkPolicies: all clients may connect to served ports, executors to their driver; all else is refused."""
+    """NetworkPolicies: all clients may connect to served ports, executors to their driver; all else is denied."""
     served = [port for name, port in kind.ports.items() if name not in SPARK_PORTS]
     rules: list[Obj] = [{"ports": [{"protocol": "TCP", "port": port} for port in (*served, kind.health_port)]}]
     if kind.ports == SPARK_PORTS:
@@ -187,7 +187,7 @@ def _autoscaler(values: Values) -> Manifest:
 
 
 def _monitors(values: Values) -> list[Manifest]:
-    """Where Prometheus finds the metrics, with TLS and without."""
+    """The ServiceMonitors for Prometheus, with TLS and without."""
     secure = {
         "scheme": "https",
         "tlsConfig": {"ca": values.tls.trust, "serverName": f"{INGRESS_SERVICE}.{SYSTEM_NAMESPACE}.svc"},

@@ -40,7 +40,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from penstock.contract import claims, topics
-from penstock.contract.claims import ClaimRecord, Ledger
+from penstock.contract.claims import ClaimRecord, RoleClaims
 from penstock.contract.records import Unreadable
 from penstock.kafka import clients
 from penstock.kafka.table import text_key
@@ -83,7 +83,7 @@ class Standby:
             self._live_since = at if self._live_since is None else self._live_since
         self._last_back = at
 
-    def may_take(self, ledger: Ledger, at: float) -> bool:
+    def may_take(self, ledger: RoleClaims, at: float) -> bool:
         """Whether the role is free, or its holder must have stopped."""
         if ledger.holder is None or ledger.holder == self._instance:
             return True
@@ -103,7 +103,7 @@ class ClaimHolder:
         """A renewal that was sent at that time was read back."""
         self._confirmed = max(self._confirmed, sent)
 
-    def why_lost(self, ledger: Ledger, at: float) -> str | None:
+    def why_lost(self, ledger: RoleClaims, at: float) -> str | None:
         """Why it must stop at once; None where it has the role."""
         if ledger.epoch != self.epoch:
             return f"{ledger.holder} has taken it"
@@ -129,7 +129,7 @@ class Claimant:
     """Stands by, has the role, or has lost it."""
 
     def __init__(self, role: str, instance: str, at: float) -> None:
-        self.ledger = Ledger()
+        self.ledger = RoleClaims()
         self._role, self._instance = role, instance
         self._standby = Standby(instance, at)
         self._holder: ClaimHolder | None = None

@@ -1,1 +1,1 @@
-"""The Kubernetes API: its kinds, the paths of its objects, and the clients that everything else asks it with."""
+"""The Kubernetes client: kubeconfigs, kinds, paths, requests, typed errors, list and watch."""

@@ -1,7 +1,7 @@
 """The client of the Kubernetes API, for threads and for asyncio: plain dictionaries in and out, typed errors.
 
-lightkube reads kubeconfigs and has the credentials, httpx sends. Paths are those of `paths`, errors those of `errors`:
-every call raises KubeError.
+lightkube reads kubeconfigs and provides the credentials, httpx sends the requests. Paths are made by `paths`, errors by
+`errors`: every call raises KubeError.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import httpx2
 import msgspec
 from lightkube.config.client_adapter import ConnectionParams
 
-from penstock.kube.config import ClusterConfig, readable
-from penstock.kube.errors import NotFound, Unavailable, error_of_response, error_of_status, unavailable
+from penstock.kube.config import ClusterConfig, as_config_error
+from penstock.kube.errors import NotFound, Unavailable, as_unavailable, error_of_response, error_of_status
 from penstock.kube.kinds import ACCESS_REVIEW, SERVICE_ACCOUNT_KIND, Collection, Key, Obj, key_of
 from penstock.kube.paths import api_path
 
 PAGE = 500
-"""Objects in one answer to a list."""
+"""Objects per response to a list."""
 TIMEOUT_SECONDS = 10.0
 
 JSON = "application/json"
@@ -45,7 +45,7 @@ class Selection(NamedTuple):
     fields: Mapping[str, str] = {}
 
     def params(self) -> dict[str, str]:
-        """The selection as parameters of a request."""
+        """The selection as query parameters."""
         given = {"labelSelector": self.labels, "fieldSelector": self.fields}
         return {name: ",".join(f"{key}={value}" for key, value in one.items()) for name, one in given.items() if one}
 
@@ -61,17 +61,17 @@ class _Request(NamedTuple):
     media: str = JSON
 
     def arguments(self) -> dict[str, Any]:
-        """As httpx takes it."""
-        sent: dict[str, Any] = {"method": self.method, "url": self.path}
-        if self.params:  # httpx drops the query of the path where there are any
-            sent["params"] = self.params
+        """The arguments for httpx."""
+        arguments: dict[str, Any] = {"method": self.method, "url": self.path}
+        if self.params:  # with `params`, even empty ones, httpx drops the query of the path
+            arguments["params"] = self.params
         if self.body is not None:
-            sent |= {"content": msgspec.json.encode(self.body), "headers": {"Content-Type": self.media}}
-        return sent
+            arguments |= {"content": msgspec.json.encode(self.body), "headers": {"Content-Type": self.media}}
+        return arguments
 
 
 class _Requests:
-    """The requests of both clients."""
+    """Builds the requests of both clients."""
 
     def __init__(self, field_manager: str) -> None:
         self._manager = {"fieldManager": field_manager} if field_manager else {}
@@ -90,7 +90,7 @@ class _Requests:
         return _Request("GET", _collection(kind, namespace), {"watch": "true", "resourceVersion": version})
 
     def create(self, kind: Collection, obj: Obj, namespace: str | None, dry_run: bool) -> _Request:
-        path = _collection(kind, _place(kind, namespace or _namespace(obj)))
+        path = _collection(kind, _namespace_in_path(kind, namespace or _namespace(obj)))
         return _Request("POST", path, self._written(dry_run), typed(obj, kind))
 
     def replace(self, kind: Collection, obj: Obj, subresource: str | None) -> _Request:
@@ -109,8 +109,8 @@ class _Requests:
         return _Request("DELETE", _path(kind, key), grace)
 
     def token(self, account: Key, spec: Obj) -> _Request:
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        return _Request("POST", _path(SERVICE_ACCOUNT_KIND, account, "token"), body=asked)
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        return _Request("POST", _path(SERVICE_ACCOUNT_KIND, account, "token"), body=body)
 
     def access(self, spec: Obj) -> _Request:
         return _Request("POST", _collection(ACCESS_REVIEW, None), body=typed({"spec": spec}, ACCESS_REVIEW))
@@ -120,7 +120,7 @@ class _Requests:
 
 
 class Client:
-    """A connection to the API, for threads."""
+    """A client for threads."""
 
     def __init__(
         self,
@@ -141,19 +141,19 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends every connection."""
+        """Closes every connection."""
         self._http.close()
 
     def fetch(self, path: str, accept: str = JSON) -> Obj:
-        """What is at a path, which is made by `paths`."""
+        """The document at a path, which `paths` has made."""
         return _body(self._send(self._requests.fetch(path), {"Accept": accept}))
 
     def get(self, kind: Collection, key: Key) -> Obj:
-        """The object as it is now."""
+        """The object. Raises NotFound."""
         return typed(self._ask(self._requests.get(kind, key)), kind)
 
     def read(self, kind: Collection, key: Key) -> Obj | None:
-        """The object as it is now; None: there is none."""
+        """The object; None if it does not exist."""
         try:
             return self.get(kind, key)
         except NotFound:
@@ -175,11 +175,11 @@ class Client:
         return self._ask(self._requests.create(kind, obj, namespace, dry_run))
 
     def replace(self, kind: Collection, obj: Obj) -> Obj:
-        """Stores the object in place of the version it was read at."""
+        """Replaces the object, if it is still the version that was read. Raises Conflict."""
         return self._ask(self._requests.replace(kind, obj, None))
 
     def patch(self, kind: Collection, key: Key, patch: Obj) -> Obj:
-        """Changes what the patch names; None takes a field away."""
+        """Merge patch: changes the fields in the patch; None removes a field."""
         return self._ask(self._requests.patch(kind, key, patch, None))
 
     def apply(
@@ -201,14 +201,14 @@ class Client:
         return _body(self._send(request))
 
     def _send(self, request: _Request, headers: Mapping[str, str] = {}) -> httpx2.Response:
-        asked = request.arguments()
-        with unavailable():
-            response = self._http.request(**asked | {"headers": {**asked.get("headers", {}), **headers}})
+        arguments = request.arguments()
+        with as_unavailable():
+            response = self._http.request(**arguments | {"headers": {**arguments.get("headers", {}), **headers}})
         return _accepted(response)
 
 
 class AsyncClient:
-    """A connection to the API, for asyncio."""
+    """A client for asyncio."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class AsyncClient:
         user: str | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """`user`: as whom the server sees the requests, where it lets the credentials do so. Raises ConfigError."""
+        """`user`: the user to impersonate, if the credentials allow that. Raises ConfigError."""
         self._config, self._field_manager = config, field_manager
         self._http = httpx2.AsyncClient(**http_arguments(config, TIMEOUT_SECONDS, transport))
         if user is not None:
@@ -231,23 +231,23 @@ class AsyncClient:
         return str(self._config.cluster.server)
 
     def acting_as(self, user: str) -> AsyncClient:
-        """A connection of its own on which the server sees that user."""
+        """Another client, which impersonates the user."""
         return AsyncClient(self._config, field_manager=self._field_manager, user=user)
 
     async def close(self) -> None:
-        """Ends every connection."""
+        """Closes every connection."""
         await self._http.aclose()
 
     async def fetch(self, path: str) -> Obj:
-        """What is at a path, which is made by `paths`."""
+        """The document at a path, which `paths` has made."""
         return await self._ask(self._requests.fetch(path))
 
     async def get(self, kind: Collection, key: Key) -> Obj:
-        """The object as it is now."""
+        """The object. Raises NotFound."""
         return typed(await self._ask(self._requests.get(kind, key)), kind)
 
     async def read(self, kind: Collection, key: Key) -> Obj | None:
-        """The object as it is now; None: there is none."""
+        """The object; None if it does not exist."""
         try:
             return await self.get(kind, key)
         except NotFound:
@@ -268,14 +268,14 @@ class AsyncClient:
     async def watch(
         self, kind: Collection, version: str, namespace: str | None = None
     ) -> AsyncIterator[AsyncIterator[Change]]:
-        """Changes after a resource version."""
-        asked = self._requests.watch(kind, version, namespace).arguments()
-        with unavailable():
-            request = self._http.build_request(**asked, timeout=httpx2.Timeout(TIMEOUT_SECONDS, read=None))
+        """Watches: opens a stream of the changes after a resource version."""
+        arguments = self._requests.watch(kind, version, namespace).arguments()
+        with as_unavailable():
+            request = self._http.build_request(**arguments, timeout=httpx2.Timeout(TIMEOUT_SECONDS, read=None))
             response = await self._http.send(request, stream=True)
         async with contextlib.aclosing(response):
             if not response.is_success:
-                with unavailable():
+                with as_unavailable():
                     await response.aread()
             yield _changes(_accepted(response), kind)
 
@@ -284,19 +284,19 @@ class AsyncClient:
         return await self._ask(self._requests.create(kind, obj, None, False))
 
     async def replace(self, kind: Collection, obj: Obj) -> Obj:
-        """Stores the object in place of the version it was read at."""
+        """Replaces the object, if it is still the version that was read. Raises Conflict."""
         return await self._ask(self._requests.replace(kind, obj, None))
 
     async def replace_status(self, kind: Collection, obj: Obj) -> Obj:
-        """Stores the object's status in place of the version it was read at."""
+        """Replaces the object's status, if it is still the version that was read. Raises Conflict."""
         return await self._ask(self._requests.replace(kind, obj, "status"))
 
     async def patch(self, kind: Collection, key: Key, patch: Obj) -> Obj:
-        """Changes what the patch names; None takes a field away."""
+        """Merge patch: changes the fields in the patch; None removes a field."""
         return await self._ask(self._requests.patch(kind, key, patch, None))
 
     async def patch_status(self, kind: Collection, key: Key, patch: Obj) -> Obj:
-        """Changes what the patch names of the object's status."""
+        """Merge patch of the object's status."""
         return await self._ask(self._requests.patch(kind, key, patch, "status"))
 
     async def delete(self, kind: Collection, key: Key, *, grace_seconds: int | None = None) -> None:
@@ -308,11 +308,11 @@ class AsyncClient:
         return _status(await self._ask(self._requests.token(account, spec)))
 
     async def is_allowed(self, spec: Obj) -> bool:
-        """Whether the API allows what the spec of a SubjectAccessReview describes."""
+        """Whether the API allows the request in the spec of a SubjectAccessReview."""
         return bool(_status(await self._ask(self._requests.access(spec))).get("allowed"))
 
     async def _ask(self, request: _Request) -> Obj:
-        with unavailable():
+        with as_unavailable():
             response = await self._http.request(**request.arguments())
         return _body(_accepted(response))
 
@@ -320,16 +320,16 @@ class AsyncClient:
 def http_arguments(config: ClusterConfig, timeout: float, transport: Any = None) -> dict[str, Any]:
     """Arguments of httpx's clients: the address of the API, its certificates, the credentials. Raises ConfigError.
 
-    Every watch holds a connection, so their number has no limit.
+    Connections are not limited, since every watch holds one.
     """
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-    with readable():
+    with as_config_error():
         params = ConnectionParams(timeout=httpx2.Timeout(timeout), trust_env=False, transport=transport)
         return {**params.httpx_params(config), "limits": limits}
 
 
 def typed(obj: Obj, kind: Collection) -> Obj:
-    """The object with its apiVersion and kind: items of a list of core kinds come without."""
+    """The object with its apiVersion and kind, which items of lists of core kinds do not have."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
 
 
@@ -338,12 +338,12 @@ def _collection(kind: Collection, namespace: str | None) -> str:
 
 
 def _path(kind: Collection, key: Key, subresource: str | None = None) -> str:
-    return api_path(kind.api_version, kind.plural, _place(kind, key.namespace), key.name, subresource)
+    return api_path(kind.api_version, kind.plural, _namespace_in_path(kind, key.namespace), key.name, subresource)
 
 
-def _place(kind: Collection, namespace: str) -> str | None:
-    """The namespace as a path has it. A key never leads to an object in another scope than it says: "" is refused as a
-    namespace, and nothing in a namespace is of a kind without them."""
+def _namespace_in_path(kind: Collection, namespace: str) -> str | None:
+    """The namespace for a path. A key never leads to an object of another scope: `api_path` refuses an empty namespace,
+    and a namespace is refused here for cluster-scoped kinds."""
     if kind.namespaced:
         return namespace
     if namespace:
@@ -382,17 +382,17 @@ def _body(response: httpx2.Response) -> Obj:
 
 
 def _decoded(content: bytes | str) -> Obj:
-    with unavailable():
+    with as_unavailable():
         decoded = msgspec.json.decode(content)
     if not isinstance(decoded, dict):
-        raise Unavailable("the answer is not a JSON object")
+        raise Unavailable("the response is not a JSON object")
     return decoded
 
 
 async def _changes(response: httpx2.Response, kind: Collection) -> AsyncIterator[Change]:
     lines = response.aiter_lines()
     while True:
-        with unavailable():
+        with as_unavailable():
             line = await anext(lines, None)
         if line is None:
             return
@@ -401,7 +401,7 @@ async def _changes(response: httpx2.Response, kind: Collection) -> AsyncIterator
 
 
 def _change(line: str, kind: Collection) -> Change | None:
-    """What a line of a watch says; None: nothing about an object."""
+    """The change in a line of a watch; None for bookmarks and empty lines. Raises the KubeError of an error line."""
     if not line:
         return None
     event = _decoded(line)

@@ -1,4 +1,4 @@
-"""Where the Kubernetes API is and who asks it: from a kubeconfig, or from what Kubernetes mounts into a Pod."""
+"""Address and credentials of the Kubernetes API: from a kubeconfig, or from the files mounted into a Pod."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from lightkube.core import exceptions
 from penstock.settings import IN_CLUSTER, SERVICE_ACCOUNT
 
 ClusterConfig = SingleConfig
-"""The address of an API, the certificates to verify it with, and the credentials to show."""
+"""The address of an API, the certificates to verify it with, and the credentials."""
 
 
 class ConfigError(Exception):
-    """A kubeconfig, or what takes its place, is not there or cannot be used. The text says what is wrong with it."""
+    """A kubeconfig, or its replacement in a Pod, is missing or invalid; the text says why."""
 
 
 def read_config(kubeconfig: Path) -> ClusterConfig:
-    """What the kubeconfig says; of a Pod's own ServiceAccount where it is `in-cluster`. Raises ConfigError."""
-    with readable():
+    """The configuration in the kubeconfig, or the Pod's ServiceAccount for `in-cluster`. Raises ConfigError."""
+    with as_config_error():
         if kubeconfig == IN_CLUSTER:
             return _chosen(KubeConfig.from_service_account(SERVICE_ACCOUNT), kubeconfig)
         return _chosen(KubeConfig.from_file(kubeconfig), kubeconfig)
 
 
 def usual_config() -> ClusterConfig:
-    """What kubectl would use. Raises ConfigError."""
-    with readable():
+    """The configuration that kubectl would use. Raises ConfigError."""
+    with as_config_error():
         return _chosen(KubeConfig.from_env(), "the kubeconfig")
 
 
 def config_of(url: str, *, authority: Path | None = None, token: str | None = None) -> ClusterConfig:
-    """An API by its address. Its certificate is verified with those of the system unless a file of others is given."""
+    """The configuration for an address. Certificates are verified with those of the system, or with `authority`."""
     cluster = Cluster(server=url, certificate_auth=str(authority.absolute()) if authority else None)
     return _chosen(KubeConfig.from_one(cluster=cluster, user=User(token=token or None)), url)
 
 
 def with_token(config: ClusterConfig, token: str) -> ClusterConfig:
-    """The same API for the owner of the token."""
+    """The same API with the credentials of the token."""
     return config._replace(user=User(token=token))
 
 
@@ -56,9 +56,9 @@ def _chosen(given: KubeConfig, where: object) -> ClusterConfig:
 
 
 @contextlib.contextmanager
-def readable() -> Iterator[None]:
-    """Around what reads a configuration: whatever is wrong with it is raised as ConfigError."""
-    # lightkube takes a file as it is: one of another form ends in errors of many types.
+def as_config_error() -> Iterator[None]:
+    """Raises errors of reading a configuration as ConfigError."""
+    # lightkube does not validate the file: one of another form causes errors of many types.
     try:
         yield
     except (

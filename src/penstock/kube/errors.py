@@ -1,6 +1,6 @@
-"""What a request of the Kubernetes API fails with: one type for each failure that callers treat differently.
+"""Errors of requests to the Kubernetes API: one type for each failure that callers handle differently.
 
-Status codes and the errors of the HTTP client are read here and nowhere else.
+Status codes and errors of the HTTP client are converted here only.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from lightkube.core.exceptions import ConfigError
 TOO_MANY_REQUESTS = 429
 SERVER_ERRORS = 500
 MESSAGE_CHARACTERS = 500
-"""Of an answer that is not a Status of the API, so much is shown."""
+"""How much is shown of a response that is not a Status of the API."""
 
 
 class KubeError(Exception):
-    """A request of the API failed. Its text is what the API says about it."""
+    """A request to the API failed. The text is the API's message."""
 
     code: int | None = None
-    """The HTTP status; None where there was no answer."""
+    """The HTTP status; None without a response."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -32,16 +32,16 @@ class KubeError(Exception):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the same request may be answered later: there was no answer, or the server could not give one."""
+        """Whether the same request may succeed later: there was no response, or the server failed."""
         return self.code is None or self.code == TOO_MANY_REQUESTS or self.code >= SERVER_ERRORS
 
 
 class Unavailable(KubeError):
-    """There was no answer, or one that cannot be read: the connection, TLS or the credentials failed."""
+    """There was no valid response: the connection, TLS or the credentials failed."""
 
 
 class Unauthorized(KubeError):
-    """The API does not know the credentials."""
+    """The API does not accept the credentials."""
 
     code = 401
 
@@ -53,19 +53,19 @@ class Forbidden(KubeError):
 
 
 class NotFound(KubeError):
-    """There is no such object, or no such kind."""
+    """The object or kind does not exist."""
 
     code = 404
 
 
 class MethodNotAllowed(KubeError):
-    """The server does not do this with objects of the kind, such as to list them."""
+    """The kind does not support the verb, such as list."""
 
     code = 405
 
 
 class Conflict(KubeError):
-    """There is an object of that name already, or the object has been changed since it was read."""
+    """The object already exists, or has been changed since it was read."""
 
     code = 409
 
@@ -87,7 +87,7 @@ def error_of_status(status: Mapping[str, Any]) -> KubeError:
 
 
 def error_of_response(response: httpx2.Response) -> KubeError:
-    """The error that an answer stands for, whose body has been read."""
+    """The error of a response whose body has been read."""
     try:
         body = msgspec.json.decode(response.content)
     except msgspec.DecodeError:
@@ -96,10 +96,10 @@ def error_of_response(response: httpx2.Response) -> KubeError:
 
 
 @contextlib.contextmanager
-def unavailable() -> Iterator[None]:
-    """Around what the HTTP client does: whatever keeps it from an answer is raised as Unavailable."""
+def as_unavailable() -> Iterator[None]:
+    """Raises errors of the HTTP client as Unavailable."""
     try:
         yield
-    # Credentials are read while a request is made: their files may be missing, and a program that gives them may fail.
+    # Credentials are read with each request: their files may be missing, and a credential plugin may fail.
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ConfigError, OSError, ValueError) as error:
         raise Unavailable(str(error) or type(error).__name__) from error

@@ -1,7 +1,7 @@
-"""Kinds of the Kubernetes API, and what names an object of one.
+"""Kinds of the Kubernetes API, and keys of their objects.
 
-Kinds are named by apiVersion and kind. The plural is guessed by Kubernetes' own rule, as Knative does, so that an
-object of any kind can be referred to without asking the server what it serves.
+A kind is an apiVersion and a name. The plural is derived by Kubernetes' own rule, as in Knative, so that objects of any
+kind can be referred to without discovery requests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Obj = dict[str, Any]
 """An object of the API, as JSON has it."""
 
 _IRREGULAR = {"endpoints": "endpoints", "replay": "replays"}
-"""Collections whose names do not follow from those of their kinds."""
+"""Plurals that do not follow the rule."""
 _WITHOUT_NAMESPACES = frozenset(
     {
         ("", "Namespace"),
@@ -26,11 +26,11 @@ _WITHOUT_NAMESPACES = frozenset(
         ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
     }
 )
-"""By group and kind. Every other kind is taken for one whose objects are in namespaces."""
+"""By group and kind. Every other kind is assumed to be namespaced."""
 
 
 class Collection(Protocol):
-    """What a client has to know of a kind."""
+    """What a client needs to know about a kind."""
 
     @property
     def api_version(self) -> str: ...
@@ -73,12 +73,12 @@ class Kind(NamedTuple):
 
     @property
     def queue(self) -> str:
-        """The name of the kind's queue: its own, unless another kind has that one too."""
+        """The name of the kind's work queue: the kind, unless two kinds share it."""
         return "KService" if self == ("serving.knative.dev/v1", "Service") else self.kind
 
     @property
     def qualified_plural(self) -> str:
-        """The collection with its group, as the server's messages have it."""
+        """The collection with its group, as in messages of the server."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -120,11 +120,11 @@ TOKEN_REVIEW = Kind("authentication.k8s.io/v1", "TokenReview")
 ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SubjectAccessReview")
 
 RECONCILED = frozenset({BROKER, TRIGGER, CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION})
-"""The kinds that routes are made of: without seeing them, nothing can be said about what should be published."""
+"""The kinds that routes are made of: routes can be published only when all of them can be read."""
 
 
 class Key(NamedTuple):
-    """Which object of a kind."""
+    """Namespace and name of an object of a kind."""
 
     namespace: str
     name: str

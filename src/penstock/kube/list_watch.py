@@ -1,8 +1,8 @@
 """List and watch: every object of a kind, then every change.
 
-A watch that breaks is resumed where it ended. One that is too old (410 Gone) is replaced by a new list, as is one of a
-kind that the server did not have or did not show: it may be another kind when it comes back. While the API does not
-answer, requests are repeated with growing pauses.
+A watch that breaks is resumed where it ended. One that is too old (410 Gone) is replaced by a new list; so is one of a
+kind that was not found or not allowed, because it may be another kind when it is available again. While the API is
+unavailable, requests are retried with increasing pauses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OpenWatch = Callable[[str], AbstractAsyncContextManager[AsyncIterator[Change]]]
 
 @dataclass(frozen=True)
 class Listed:
-    """Every object there is. What is not among them is gone."""
+    """All objects. Earlier ones that are missing have been deleted."""
 
     objects: list[Obj]
     version: str
@@ -45,13 +45,13 @@ class Changed:
 
 @dataclass(frozen=True)
 class Interrupted:
-    """The API does not show the objects for now. What was seen so far is still the newest that is known."""
+    """List or watch failed and is retried. The objects seen so far remain the latest known."""
 
     error: KubeError
 
 
 async def list_and_watch(get_list: GetList, open_watch: OpenWatch) -> AsyncIterator[Listed | Changed | Interrupted]:
-    """Begins with a list, and never ends. It goes on when its reader asks for more, so a slow reader slows it down."""
+    """Begins with a list, and never ends. The next change is read only when the caller asks for it."""
     version: str | None = None
     failures = 0
     while True:

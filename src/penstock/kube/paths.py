@@ -1,7 +1,7 @@
-"""Paths of the Kubernetes API. This is the one place that makes them.
+"""Paths of the Kubernetes API; no other module makes them.
 
-A name that a user wrote is one segment of a path or it is refused, as client-go does. HTTP clients remove `..` from
-paths, so a name with it would lead to another namespace or to another resource.
+A name that a user wrote becomes one segment of a path or is refused, as in client-go. HTTP clients remove `..` from
+paths, so a name with it would lead to another namespace or resource.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from penstock.kube.errors import NotFound
 NOT_ALLOWED = (".", "..")
 NOT_WITHIN = ("/", "%")
 _OF_A_KIND = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-"""What Kubernetes allows as the group, version and plural of a kind. No other kind exists, whatever users refer to."""
+"""Valid groups, versions and plurals of kinds. A kind with another one cannot exist."""
 SHOWN_CHARACTERS = 100
 
 
 class NotASegment(NotFound):
-    """A name cannot be part of a path of the API, so there is no object that has it."""
+    """A name cannot be a segment of a path, so no object has it."""
 
 
-def why_no_segment(name: str) -> list[str]:
-    """Why a name cannot be part of a path, in Kubernetes' words; empty where it can."""
+def segment_faults(name: str) -> list[str]:
+    """Why a name cannot be a segment of a path, as Kubernetes words it; empty if it can."""
     if name in NOT_ALLOWED:
         return [f"may not be '{name}'"]
     return [f"may not contain '{part}'" for part in NOT_WITHIN if part in name]
@@ -58,7 +58,7 @@ def version_path(api_version: str) -> str:
 def _segment(what: str, part: str) -> str:
     if not part:
         raise NotASegment(f"{what} may not be empty")
-    if why := why_no_segment(part):
+    if why := segment_faults(part):
         raise NotASegment(f'invalid {what} "{part}": [{" ".join(why)}]')
     if what in ("group", "version", "resource") and not _OF_A_KIND.fullmatch(part):
         raise NotASegment(f"invalid {what} {part[:SHOWN_CHARACTERS]!a}")

@@ -19,7 +19,7 @@ from penstock.observability.tombstones import Notes, ObjectKey
 REGISTRY = CollectorRegistry()
 
 OBJECT = ("kind", "namespace", "name")
-"""Labels of every metric about a Broker, Channel, Trigger or Subscription; they come first."""
+"""The first labels of every metric about a Broker, Channel, Trigger or Subscription."""
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Knative's, in seconds."""
@@ -163,7 +163,7 @@ def counter(name: str, text: str, *labels: str) -> Instrument:
 
 
 def gauge(name: str, text: str, *labels: str, merge: Merge) -> Instrument:
-    """A number that comes and goes; `merge` says how the values of several processes become one."""
+    """A number that rises and falls; `merge` says how the values of several processes become one."""
     metric = Gauge(name, text, labels, registry=REGISTRY, multiprocess_mode=merge)
     return _defined(Instrument(name, "gauge", text, labels, metric))
 

@@ -18,16 +18,16 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-# A log file that several processes write to, and that does not grow without end. The process that finds it full
-# renames it, under a lock that they share; the others notice before their next line that the file they have open is
-# no longer the one of that name, and open the new one. Lines are appended whole: none is torn.
-
 FILE_BYTES = 8 * 1024 * 1024
 OLD_FILES = 3
 
 
 class SharedLogFile(WatchedFileHandler):
-    """Appends to a file, and keeps a few older ones beside it: `<name>.1` is the newest of them."""
+    """A rotated log file that several processes append to; `<name>.1` is the newest of the older files.
+
+    The process that finds the file full renames it under a shared lock; the others notice before their next line that
+    their open file no longer has that name, and open the new one. Lines are appended whole, so none is torn.
+    """
 
     def __init__(self, path: Path, limit_bytes: int = FILE_BYTES, old_files: int = OLD_FILES) -> None:
         super().__init__(path, encoding="utf-8")

@@ -50,7 +50,7 @@ def wanted(environment: Mapping[str, str]) -> bool:
 
 @contextmanager
 def exporting(folder: Path, environment: Mapping[str, str] = os.environ) -> Iterator[None]:
-    """Exports what is recorded in the folder now and then, and a last time at the end, if anybody wants it."""
+    """Exports the metrics of the folder periodically and at the end, if an exporter is configured."""
     if not wanted(environment):
         yield
         return
@@ -72,7 +72,7 @@ def interval_of(environment: Mapping[str, str]) -> float:
 
 
 class MetricExport:
-    """Exports in a thread of its own. A collector that is away costs nothing but the numbers of that moment."""
+    """Exports in a thread of its own. An unreachable collector misses the values of that moment only."""
 
     def __init__(self, folder: Path, exporter: MetricExporter, seconds: float) -> None:
         self._metrics, self._exporter, self._seconds = SharedMetrics(folder), exporter, seconds

@@ -1,7 +1,7 @@
 """The metrics of a process that shares no folder with the metrics endpoint: kept until they are sent.
 
-What is counted costs the same as elsewhere: it is gathered in plain attributes first, and comes here a few times a
-second (see `buffered_metrics`). Only what has changed is looked at.
+What is counted costs the same as elsewhere: it is gathered in plain attributes first, and added here a few times a
+second (see `buffered_metrics`). Only changes are processed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Pending:
             self.outbox.changed[self.metric, self.labels] = self
 
     def take(self) -> MetricChange:
-        """What is to be sent; nothing of it is pending any more, but a gauge goes on showing what it shows."""
+        """The changes to send, which are no longer pending afterwards; a gauge keeps its value."""
         change = MetricChange(self.metric, self.labels, self.amount, self.value, tuple(self.counts))
         self.amount, self.counts = 0.0, []
         return change
@@ -89,7 +89,7 @@ class Outbox:
             self._gone.append(key)
 
     def take(self) -> tuple[list[MetricChange], list[ObjectKey], list[str]]:
-        """What has changed, who is gone, and what was said since the last time."""
+        """What has changed, the deleted objects and the log lines since the last time."""
         with self.lock:
             changes = [self.changed.pop(key).take() for key in list(self.changed)]
             gone, self._gone = self._gone, []

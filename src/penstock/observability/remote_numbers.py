@@ -27,7 +27,7 @@ class RemoteNumbers:
 
     def forget(self, key: ObjectKey) -> None:
         """An object is gone."""
-        self._shown = {place: shown for place, shown in self._shown.items() if place[1][:3] != key}
+        self._shown = {name: shown for name, shown in self._shown.items() if name[1][:3] != key}
         forget_object(*key)
 
     def ended(self, instance: str) -> None:

@@ -1,7 +1,7 @@
 """Brokers, Channels, Triggers and Subscriptions that are gone, whose numbers must go too.
 
 The files that processes share keep every label set for good. So a process that forgets an object notes it in a file
-beside them, and the metrics endpoint leaves the object out. An object that comes back is noted likewise.
+beside them, and the metrics endpoint leaves the object out. A recreated object is noted as well.
 """
 
 from __future__ import annotations

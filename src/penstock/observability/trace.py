@@ -73,7 +73,7 @@ class Tracer:
         return child_of(parent) if parent is not None else new_trace(_NOT_SAMPLED)
 
     def accept(self, parent: str | None) -> str:
-        """The `traceparent` under which received work goes on: the sender's own as long as no span comes between."""
+        """The `traceparent` for received work: the sender's own unless a span is recorded in between."""
         return parent if parent is not None else new_trace(_NOT_SAMPLED)
 
     def record(
@@ -202,8 +202,6 @@ def _context(traceparent: str, remote: bool) -> SpanContext:
     )
 
 
-# What spans say about an event and where it goes, in the words of the Broker specification and of Knative.
-
 _EVENT_ATTRIBUTES = ("id", "source", "specversion", "type", "subject")
 
 
@@ -212,12 +210,12 @@ def destination(kind: str, namespace: str, name: str) -> str:
     return f"{kind.lower()}:{name}.{namespace}"
 
 
-def messaging(event: CloudEvent, place: str, operation: str = "send", protocol: str = "http") -> dict[str, str]:
-    """The attributes of every span: `place` is a `destination`."""
+def messaging(event: CloudEvent, destination: str, operation: str = "send", protocol: str = "http") -> dict[str, str]:
+    """The attributes of every span: `destination` is the result of `destination`."""
     attributes = {
         "messaging.system": "knative",
-        "messaging.destination": place,
-        "messaging.destination.name": place,
+        "messaging.destination": destination,
+        "messaging.destination.name": destination,
         "messaging.protocol": protocol,
         "messaging.message_id": event.id,
         "messaging.operation.name": operation,

@@ -1,4 +1,4 @@
-"""OpenID Connect as Knative uses it: audiences, tokens of ServiceAccounts, and who is behind a token.
+"""OpenID Connect as Knative uses it: audiences, tokens of ServiceAccounts, and verification of tokens.
 
-Nothing of it but the names is imported where the feature `authentication-oidc` is disabled.
+If the feature `authentication-oidc` is disabled, only `names` is imported.
 """

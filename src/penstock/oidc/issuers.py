@@ -1,7 +1,7 @@
-"""The issuers whose tokens are taken, and their keys: fetched when they are first needed, and again in time.
+"""The accepted issuers and their keys: fetched when they are first needed, and refreshed regularly.
 
-A token that names a key which nobody knows has the keys fetched again, since they may just have been replaced; but not
-more often than every `REFETCH_SECONDS`, since whoever sends such tokens could have us ask all the time.
+A token with an unknown key id has the keys fetched again, since they may have been rotated; but at most every
+`REFETCH_SECONDS`, since otherwise clients could cause any number of requests.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ API_KEYS_PATH = "/openid/v1/jwks"
 REFRESH_SECONDS = 600.0
 REFETCH_SECONDS = 10.0
 PAUSE_SECONDS = (1.0, 30.0)
-LONGEST_ANSWER = 1024 * 1024
+MAX_RESPONSE_BYTES = 1024 * 1024
 SYMMETRIC = "HS"
-"""How the names of algorithms begin whose keys both sides share. Such a key cannot be public, so none is taken."""
+"""Prefix of algorithms with a shared secret. Such keys cannot be public, so they are ignored."""
 
 log = structlog.get_logger()
 
 
 class Fetched(NamedTuple):
-    """What an issuer tells of itself."""
+    """The issuer URL and keys that an issuer publishes."""
 
     issuer: str
     keys: Mapping[str, jwt.PyJWK]
     """By `kid`."""
 
 
-class NotFetched(Exception):  # tried again, and told where it matters
-    """The keys of an issuer cannot be had now."""
+class NotFetched(Exception):
+    """The keys of an issuer could not be fetched; they are fetched again later."""
 
 
 class Missing(Enum):
     """Why there is no key."""
 
     NOT_YET = "the keys of the issuer are being fetched"
-    NO_ISSUER = "its issuer is not one of those that are taken here"
+    NO_ISSUER = "its issuer is not accepted here"
     NO_KEY = "it is signed with a key that its issuer does not have"
 
 
@@ -70,19 +70,19 @@ class Issuers:
     def __init__(self, sources: Mapping[str, Fetch], clock: Callable[[], float] = time.monotonic) -> None:
         self._sources = [_Source(name, fetch) for name, fetch in sources.items()]
         self._clock = clock
-        self._asked = asyncio.Event()
+        self._wake = asyncio.Event()
         self._is_wanted = False
         self.generation = 0
-        """Rises whenever keys change, so that what was concluded from others can be forgotten."""
+        """Increases whenever keys change, so that results cached for earlier keys can be dropped."""
 
     def want(self) -> None:
-        """Keys are going to be asked for."""
+        """Has the keys fetched, since they are going to be needed."""
         if not self._is_wanted:
             self._is_wanted = True
-            self._asked.set()
+            self._wake.set()
 
     def key(self, issuer: str, kid: str | None) -> jwt.PyJWK | Missing:
-        """The key of this name; None names the only one that the issuer has."""
+        """The key with this id; without an id, the only key of the issuer."""
         source = next((one for one in self._sources if one.known and one.known.issuer == issuer), None)
         if source is None or source.known is None:
             return Missing.NO_ISSUER if all(one.known for one in self._sources) else self._not_yet()
@@ -100,43 +100,43 @@ class Issuers:
 
     def _not_yet(self) -> Missing:
         self._is_wanted = True
-        self._asked.set()
+        self._wake.set()
         return Missing.NOT_YET
 
     async def run(self) -> None:
-        """Fetches keys until cancelled: as soon as somebody wants any, then now and then."""
+        """Fetches keys until cancelled: when they are first wanted, then regularly and on demand."""
         failures = 0
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), REFRESH_SECONDS if self._is_wanted else None)
-            self._asked.clear()
+                await asyncio.wait_for(self._wake.wait(), REFRESH_SECONDS if self._is_wanted else None)
+            self._wake.clear()
             if await self.fetch_all():
                 failures = 0
                 continue
             failures += 1
             await asyncio.sleep(pause_after(failures, *PAUSE_SECONDS))
-            self._asked.set()
+            self._wake.set()
 
     async def fetch_all(self) -> bool:
-        """Asks every issuer once; whether all of them answered. Of one that does not, what is known stays in force."""
+        """Fetches the keys of every issuer; whether all succeeded. After a failure, the known keys stay in use."""
         return all([await self._fetch(source) for source in self._sources])
 
     async def _fetch(self, source: _Source) -> bool:
         try:
             fetched = await source.fetch()
         except NotFetched as error:
-            log.warning("the keys of an issuer of tokens cannot be fetched", issuer=source.name, error=str(error))
+            log.warning("the keys of a token issuer cannot be fetched", issuer=source.name, error=str(error))
             return False
         source.fetched_at = self._clock()
         if source.known is None or _text_of(fetched) != _text_of(source.known):
-            log.info("keys of an issuer of tokens", issuer=fetched.issuer, keys=sorted(fetched.keys))
+            log.info("fetched keys of a token issuer", issuer=fetched.issuer, keys=sorted(fetched.keys))
             source.known = fetched
             self.generation += 1
         return True
 
 
 def _text_of(fetched: Fetched) -> tuple[str, dict[str, Any]]:
-    return fetched.issuer, {kid: key._jwk_data for kid, key in fetched.keys.items()}  # no other way
+    return fetched.issuer, {kid: key._jwk_data for kid, key in fetched.keys.items()}  # PyJWK has no public access to it
 
 
 def issuers_of(settings: Settings) -> Issuers:
@@ -148,13 +148,13 @@ def issuers_of(settings: Settings) -> Issuers:
 
 
 async def fetch_from_api(settings: Settings) -> Fetched:
-    """The keys of the Kubernetes API, asked with this role's credentials. It may name an address for its keys that only
-    others reach, and so is asked for them at the place where every API has them."""
+    """The keys of the Kubernetes API, fetched with this role's credentials. They are read from their standard path,
+    since the `jwks_uri` that it names may not be reachable from here."""
     try:
         api = connect(settings)
         try:
-            told = await api.fetch(DISCOVERY_PATH)
-            return Fetched(str(told.get("issuer") or ""), read_keys(await api.fetch(API_KEYS_PATH)))
+            discovery = await api.fetch(DISCOVERY_PATH)
+            return Fetched(str(discovery.get("issuer") or ""), read_keys(await api.fetch(API_KEYS_PATH)))
         finally:
             await api.close()
     except (NoAccess, KubeError) as error:
@@ -162,24 +162,24 @@ async def fetch_from_api(settings: Settings) -> Fetched:
 
 
 async def fetch_from(url: str) -> Fetched:
-    """The keys of another issuer, which must be who it was asked as."""
+    """The keys of another issuer, whose discovery document must name this URL."""
     try:
         async with httpx2.AsyncClient(timeout=10.0, trust_env=False) as client:
-            told = await _json(client, url.rstrip("/") + DISCOVERY_PATH)
-            if told.get("issuer") != url:
-                raise NotFetched(f"it calls itself {told.get('issuer')!r}")
-            keys = str(told.get("jwks_uri") or "")
+            discovery = await _json(client, url.rstrip("/") + DISCOVERY_PATH)
+            if discovery.get("issuer") != url:
+                raise NotFetched(f"it calls itself {discovery.get('issuer')!r}")
+            keys = str(discovery.get("jwks_uri") or "")
             if url.startswith("https:") and not keys.startswith("https:"):
-                raise NotFetched(f"it has its keys at an address that is not safe: {keys!r}")
+                raise NotFetched(f"its keys are at an address that is not safe: {keys!r}")
             return Fetched(url, read_keys(await _json(client, keys)))
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         raise NotFetched(str(error) or type(error).__name__) from error
 
 
-def read_keys(told: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
-    """The keys of a JSON Web Key Set that signatures can be checked with; others are passed over."""
+def read_keys(key_set: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
+    """The keys of a JSON Web Key Set that are usable for signatures; others are ignored."""
     found: dict[str, jwt.PyJWK] = {}
-    listed = told.get("keys")
+    listed = key_set.get("keys")
     for one in listed if isinstance(listed, Sequence) else ():
         try:
             key = jwt.PyJWK(one)
@@ -192,11 +192,11 @@ def read_keys(told: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
 
 
 async def _json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
-    answer = await client.get(url)
-    answer.raise_for_status()
-    if len(answer.content) > LONGEST_ANSWER:
-        raise NotFetched("its answer is too long")
-    told = answer.json()
-    if not isinstance(told, dict):
-        raise NotFetched("its answer is no JSON object")
-    return told
+    response = await client.get(url)
+    response.raise_for_status()
+    if len(response.content) > MAX_RESPONSE_BYTES:
+        raise NotFetched("its response is too long")
+    document = response.json()
+    if not isinstance(document, dict):
+        raise NotFetched("its response is not a JSON object")
+    return document

@@ -1,4 +1,4 @@
-"""The names that follow from those of objects, as Knative forms them: audiences, ServiceAccounts and their subjects."""
+"""Names derived from those of objects by Knative's rules: audiences, ServiceAccounts and their subjects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DIGEST_LENGTH = 32
 
 
 def audience_of(group: str, kind: str, namespace: str, name: str) -> str:
-    """What a token must be for that is sent to this object."""
+    """The audience of tokens that are sent to this object."""
     return f"{group}/{kind}/{namespace}/{name}".lower()
 
 
@@ -21,19 +21,19 @@ def account_of(group: str, kind: str, name: str) -> str:
 
 
 def subject_of(namespace: str, account: str) -> str:
-    """What tokens of a ServiceAccount call it."""
+    """The subject of tokens of a ServiceAccount."""
     return f"{ACCOUNT_PREFIX}{namespace}:{account}"
 
 
 def child_name(parent: str, suffix: str) -> str:
-    """A name made of two parts by Knative's rule: what is too long is cut, and told apart by a digest."""
+    """A name of two parts by Knative's rule: if it is too long, it is cut and gets a digest."""
     if len(parent) + len(suffix) <= LONGEST_NAME:
         return parent + suffix
-    room = LONGEST_NAME - _DIGEST_LENGTH
-    if len(suffix) >= room:
-        cut = parent[:room] + _digest(parent + suffix)
+    kept = LONGEST_NAME - _DIGEST_LENGTH
+    if len(suffix) >= kept:
+        cut = parent[:kept] + _digest(parent + suffix)
         return re.sub(r"[^a-zA-Z0-9]+$", "", cut + suffix[: LONGEST_NAME - len(cut)])
-    return parent[: room - len(suffix)] + _digest(parent) + suffix
+    return parent[: kept - len(suffix)] + _digest(parent) + suffix
 
 
 def _digest(text: str) -> str:

@@ -1,6 +1,7 @@
-"""Tokens of ServiceAccounts, asked for from the Kubernetes API and kept until shortly before they end.
+"""Tokens of ServiceAccounts: requested from the Kubernetes API and cached until shortly before they expire.
 
-They are in memory and nowhere else.
+They are kept in memory only. The clients of the API here have the credentials of the data plane, which reads keys,
+tokens and Secrets only.
 """
 
 from __future__ import annotations
@@ -20,18 +21,26 @@ from penstock.kube.kinds import Key
 from penstock.runtime.times import parse_rfc3339
 from penstock.settings import Settings
 
-# A connection to the Kubernetes API for the data plane, which asks it for keys, tokens and Secrets, no more.
-
 KUBECONFIG = "kubeconfig-data-plane"
 """In the data folder, for the embedded API."""
+TOKEN_SECONDS = 3600
+FRESH_SHARE = 0.2
+"""A token is renewed when less than this share of its lifetime is left."""
+RETRY_SECONDS = 2.0
+"""Pause after a failed request, before the same token is requested again."""
+MAX_TOKENS = 10_000
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""A valid name of a namespace or ServiceAccount, safe as a segment of a path."""
+_API_AUDIENCE = re.compile(r"(https?://)?kubernetes(\.default(\.svc(\.[a-z0-9.-]+)?)?)?\.?(:\d+)?/?", re.IGNORECASE)
+"""The default audiences of API servers, and of the embedded one."""
 
 
-class NoAccess(Exception):  # told as the reason of what then cannot be done
-    """Where the API is, or who asks it, cannot be found out."""
+class NoAccess(Exception):
+    """The address or credentials of the API cannot be read; the text says why."""
 
 
 def connect(settings: Settings) -> AsyncClient:
-    """A connection with this role's credentials. Raises NoAccess."""
+    """A client with this role's credentials. Raises NoAccess."""
     try:
         return AsyncClient(_config(settings))
     except ConfigError as error:
@@ -46,29 +55,17 @@ def api_client(settings: Settings) -> httpx2.AsyncClient:
         raise NoAccess(f"there is no access to the Kubernetes API: {error}") from error
 
 
-def message_of(answer: httpx2.Response) -> str:
-    """Why the API refused what was asked."""
-    return str(error_of_response(answer))
+def message_of(response: httpx2.Response) -> str:
+    """The error message in a response of the API."""
+    return str(error_of_response(response))
 
 
 def _config(settings: Settings) -> ClusterConfig:
     return read_config(settings.kubeconfig or settings.data_dir / KUBECONFIG)
 
 
-ASKED_SECONDS = 3600
-FRESH_SHARE = 0.2
-"""A token is replaced when less than this of its life is left."""
-AGAIN_SECONDS = 2.0
-"""After an answer that was no token, nothing is asked for the same one for so long."""
-MOST = 10_000
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-"""What can be a part of a path of the API and names one object."""
-_API_AUDIENCE = re.compile(r"(https?://)?kubernetes(\.default(\.svc(\.[a-z0-9.-]+)?)?)?\.?(:\d+)?/?", re.IGNORECASE)
-"""What the API servers of clusters, and the embedded one, take for themselves unless configured otherwise."""
-
-
 class WantedToken(NamedTuple):
-    """Which token: whose, and for whom."""
+    """The ServiceAccount and the audience of a token."""
 
     namespace: str
     account: str
@@ -76,37 +73,37 @@ class WantedToken(NamedTuple):
 
 
 class Issued(NamedTuple):
-    """A token, and until when it is good."""
+    """A token and its expiry."""
 
     token: str
     expires: float
 
 
 def remaining(token: str, audience: str, now: float) -> float:
-    """For how many seconds a token is good that somebody else may have written; 0 for one that is not for the audience
-    or cannot be read. Its signature is for its receiver to look at."""
+    """How many seconds an untrusted token is valid; 0 if it is not for the audience or cannot be parsed. Its signature
+    is not checked: that is up to its receiver."""
     import jwt
 
     try:
-        said = jwt.decode(token, options={"verify_signature": False})
+        claims = jwt.decode(token, options={"verify_signature": False})
     except jwt.InvalidTokenError:
         return 0.0
-    audiences, expires = said.get("aud"), said.get("exp")
+    audiences, expires = claims.get("aud"), claims.get("exp")
     listed = audiences if isinstance(audiences, list) else [audiences]
     return max(0.0, float(expires) - now) if audience in listed and isinstance(expires, int | float) else 0.0
 
 
-class NoToken(Exception):  # the reason of an attempt that could not be made
-    """There is no token."""
+class NoToken(Exception):
+    """No token can be issued; the text is the reason of the failed attempt."""
 
     def __init__(self, reason: str, *, never: bool = False) -> None:
         super().__init__(reason)
         self.never = never
-        """Whether there will be none, however long one waits."""
+        """Whether retrying is useless."""
 
 
 def why_never(wanted: WantedToken) -> str:
-    """Why such a token is never asked for, whatever a route or source says; empty where it may be."""
+    """Why such a token must not be requested, whatever a route or source says; empty if it may be."""
     if not _NAME.fullmatch(wanted.namespace) or not _NAME.fullmatch(wanted.account):
         return f"{wanted.namespace}/{wanted.account} cannot be the name of a ServiceAccount"
     if _API_AUDIENCE.fullmatch(wanted.audience):
@@ -120,72 +117,73 @@ def _for_the_api(audience: str) -> str:
 
 Ask = Callable[[WantedToken], Awaitable[Issued]]
 Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[Any]]
-"""Begins work that belongs to somebody who ends when it fails."""
+"""Starts a task that belongs to a component, which ends when the task fails."""
 
 
-class _Held:
-    __slots__ = ("asking", "failure", "issued", "never", "renew_at")
+class _CachedToken:
+    __slots__ = ("failure", "issued", "never", "renew_at", "renewal")
 
     def __init__(self) -> None:
         self.issued: Issued | None = None
         self.renew_at = 0.0
         self.failure, self.never = "", False
-        self.asking: asyncio.Task[Any] | None = None
+        self.renewal: asyncio.Task[Any] | None = None
 
 
 class AccountTokens:
-    """Tokens by account and audience. Many who want the same one ask once."""
+    """Tokens by account and audience. Concurrent callers share one request."""
 
     def __init__(self, ask: Ask, start: Start, clock: Callable[[], float] = time.time) -> None:
         self._ask, self._start, self._clock = ask, start, clock
-        self._held: dict[WantedToken, _Held] = {}
+        self._cached: dict[WantedToken, _CachedToken] = {}
 
     async def token(self, wanted: WantedToken) -> str:
-        """A token that is good for a while. Raises NoToken."""
-        held = self._held.get(wanted)
-        if held is None:
-            if len(self._held) >= MOST:
-                self._held.pop(next(iter(self._held)))
-            held = self._held[wanted] = _Held()
+        """A token that is valid for a while. Raises NoToken."""
+        cached = self._cached.get(wanted)
+        if cached is None:
+            if len(self._cached) >= MAX_TOKENS:
+                self._cached.pop(next(iter(self._cached)))
+            cached = self._cached[wanted] = _CachedToken()
         now = self._clock()
-        if now >= held.renew_at:
-            if held.asking is None or held.asking.done():
-                held.asking = self._start(self._renew(wanted, held), "token of a ServiceAccount")
-            if held.issued is None or now >= held.issued.expires:
-                await asyncio.shield(held.asking)
-        if held.issued is None or self._clock() >= held.issued.expires:
-            raise NoToken(held.failure, never=held.never)
-        return held.issued.token
+        if now >= cached.renew_at:
+            if cached.renewal is None or cached.renewal.done():
+                cached.renewal = self._start(self._renew(wanted, cached), "token of a ServiceAccount")
+            if cached.issued is None or now >= cached.issued.expires:
+                # Shielded: the request is shared, and one cancelled caller must not end it for others.
+                await asyncio.shield(cached.renewal)
+        if cached.issued is None or self._clock() >= cached.issued.expires:
+            raise NoToken(cached.failure, never=cached.never)
+        return cached.issued.token
 
     def forget(self, wanted: WantedToken) -> None:
-        """The token was not taken: the next one is asked for anew."""
-        self._held.pop(wanted, None)
+        """Drops a token that was rejected, so that a new one is requested."""
+        self._cached.pop(wanted, None)
 
-    async def _renew(self, wanted: WantedToken, held: _Held) -> None:
+    async def _renew(self, wanted: WantedToken, cached: _CachedToken) -> None:
         try:
             issued = await self._ask(wanted)
         except NoToken as error:
-            held.failure, held.never, held.renew_at = str(error), error.never, self._clock() + AGAIN_SECONDS
+            cached.failure, cached.never, cached.renew_at = str(error), error.never, self._clock() + RETRY_SECONDS
             return
         now = self._clock()
-        held.issued, held.renew_at = issued, now + (issued.expires - now) * (1 - FRESH_SHARE)
+        cached.issued, cached.renew_at = issued, now + (issued.expires - now) * (1 - FRESH_SHARE)
 
 
 class TokenRequests:
-    """Asks the Kubernetes API."""
+    """Requests tokens from the Kubernetes API."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._client: AsyncClient | None = None
         self._issuer: str | None = None
-        """What the API calls itself, which is what its own tokens are for unless it is told otherwise."""
+        """The API's issuer URL, which is also the default audience of its tokens. Empty if it may not be read."""
 
     async def __call__(self, wanted: WantedToken) -> Issued:
         """A new token. Raises NoToken."""
         if never := why_never(wanted):
             raise NoToken(never, never=True)
         whom = f"ServiceAccount {wanted.namespace}/{wanted.account}"
-        spec = {"audiences": [wanted.audience], "expirationSeconds": ASKED_SECONDS}
+        spec = {"audiences": [wanted.audience], "expirationSeconds": TOKEN_SECONDS}
         try:
             if self._client is None:
                 self._client = connect(self._settings)
@@ -195,9 +193,7 @@ class TokenRequests:
                 raise NoToken(_for_the_api(wanted.audience), never=True)
             status = await self._client.token(Key(wanted.namespace, wanted.account), spec)
             return Issued(str(status["token"]), parse_rfc3339(status["expirationTimestamp"]).timestamp())
-        except NoAccess as error:
-            raise NoToken(f"there is no token for the {whom}: {error}") from error
-        except KubeError as error:
+        except (NoAccess, KubeError) as error:
             raise NoToken(f"there is no token for the {whom}: {error}") from error
         except (KeyError, TypeError, ValueError) as error:
             raise NoToken(f"there is no token for the {whom}: {error or type(error).__name__}") from error
@@ -209,7 +205,7 @@ class TokenRequests:
 
 
 async def _issuer_of(api: AsyncClient) -> str | None:
-    """What the API calls itself; empty where the role may not read it, None where the API cannot say it now."""
+    """The API's issuer URL; empty if the role may not read it, None if the API fails temporarily."""
     try:
         return str((await api.fetch("/.well-known/openid-configuration"))["issuer"])
     except Unavailable:

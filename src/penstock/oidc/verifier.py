@@ -1,7 +1,7 @@
-"""Who is behind a token: its signature, issuer, audience and times. One that came before costs a look into a table.
+"""Verification of tokens: signature, issuer, audience and times. Verified tokens are cached.
 
-Algorithms are those of the issuer's keys: what the token itself says decides about nothing. So neither `none` nor a
-public key that is taken for a shared secret lead anywhere.
+The algorithm is that of the issuer's key, never the one in the token's header. So neither `none` nor a public key used
+as a shared secret is accepted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from jwt.types import Options
 from penstock.oidc.issuers import Issuers, Missing
 
 SKEW_SECONDS = 30.0
-"""How far the clocks of issuers and senders may be from ours."""
-REMEMBERED = 4096
+"""Tolerated difference between our clock and those of issuers and senders."""
+MAX_CACHED = 4096
 LONGEST_TOKEN = 16 * 1024
 SHOWN = 200
 
@@ -31,15 +31,15 @@ _SIGNATURE_ONLY: Options = {
     "verify_sub": False,
     "verify_jti": False,
 }
-"""The rest is looked at whenever the token comes, not only the first time."""
+"""The rest is checked on every use of the token, not only once."""
 
 
 class TokenRefused(NamedTuple):
-    """Why a token does not hold."""
+    """Why a token is not accepted."""
 
     reason: str
     is_passing: bool = False
-    """Whether it may hold in a moment, when the issuer's keys are there."""
+    """Whether it may be accepted soon, when the issuer's keys have been fetched."""
 
 
 class _Known(NamedTuple):
@@ -58,7 +58,7 @@ class Verifier:
         self._generation = issuers.generation
 
     def subject(self, token: str, audience: str) -> str | TokenRefused:
-        """Whose token it is, if it holds now and is for this audience."""
+        """The subject of the token, if it is valid now and for this audience."""
         if self._generation != self._issuers.generation:
             self._known.clear()
             self._generation = self._issuers.generation
@@ -67,23 +67,23 @@ class Verifier:
             verified = self._verify(token)
             if isinstance(verified, TokenRefused):
                 return verified
-            known = self._remember(token, verified)
-        return self._holding(known, audience)
+            known = self._cache(token, verified)
+        return self._check_use(known, audience)
 
-    def _remember(self, token: str, known: _Known) -> _Known:
+    def _cache(self, token: str, known: _Known) -> _Known:
         self._known[token] = known
-        if len(self._known) > REMEMBERED:
+        if len(self._known) > MAX_CACHED:
             self._known.popitem(last=False)
         return known
 
-    def _holding(self, known: _Known, audience: str) -> str | TokenRefused:
+    def _check_use(self, known: _Known, audience: str) -> str | TokenRefused:
         now = self._clock()
         if now >= known.expires + SKEW_SECONDS:
             return TokenRefused("the token has expired")
         if now < known.not_before - SKEW_SECONDS:
             return TokenRefused("the token is not valid yet")
         if audience not in known.audiences:
-            meant = ", ".join(_shown(one) for one in known.audiences[:5]) or "nobody"
+            meant = ", ".join(_shown(one) for one in known.audiences[:5]) or "no audience"
             return TokenRefused(f'the token is for {meant}, not for the audience "{audience}"')
         return known.subject
 
@@ -92,10 +92,10 @@ class Verifier:
             return TokenRefused("the token is too long")
         try:
             header = jwt.get_unverified_header(token)
-            said = jwt.decode(token, options={"verify_signature": False})
+            unverified = jwt.decode(token, options={"verify_signature": False})
         except (jwt.InvalidTokenError, ValueError):
-            return TokenRefused("this is no JSON Web Token")
-        issuer = said.get("iss")
+            return TokenRefused("this is not a JSON Web Token")
+        issuer = unverified.get("iss")
         if not isinstance(issuer, str):
             return TokenRefused("the token names no issuer")
         return self._verify_signature(token, issuer, header)
@@ -123,7 +123,7 @@ def _known(claims: dict[str, Any], foreign: bool) -> _Known | TokenRefused:
     if not isinstance(expires, int | float) or not isinstance(not_before, int | float) or expires is True:
         return TokenRefused("the token does not say until when it is valid")
     if foreign and subject.startswith("system:"):
-        # Or whoever runs another issuer could speak for every ServiceAccount.
+        # Otherwise another issuer could issue tokens for every ServiceAccount of the cluster.
         return TokenRefused(f"its issuer cannot speak for {_shown(subject)}: such names are Kubernetes' own")
     listed = audience if isinstance(audience, list) else [audience]
     return _Known(subject, tuple(one for one in listed if isinstance(one, str)), float(not_before), float(expires))

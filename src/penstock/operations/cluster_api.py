@@ -1,4 +1,4 @@
-"""The Kubernetes API as commands use it: short calls, plain dictionaries, and failures as Problems."""
+"""The Kubernetes API for commands and the console: short calls, plain dictionaries, and errors as Problems."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind that the server has."""
+    """A kind of the server."""
 
     api_version: str
     kind: str
@@ -33,17 +33,17 @@ class Resource:
     short_names: tuple[str, ...] = ()
 
     def path(self, namespace: str, name: str | None = None) -> str:
-        """Where its objects are, or the one of that name. Raises UserError where nothing can be named so."""
+        """The path of its objects, or of one. Raises UserError for an invalid name."""
         with self._naming():
-            return api_path(self.api_version, self.plural, self.place(namespace), name)
+            return api_path(self.api_version, self.plural, self.within(namespace), name)
 
     def key(self, namespace: str, name: str) -> Key:
-        """Which of its objects: the namespace counts only where it has them. Raises UserError as `path` does."""
+        """The key of an object; without a namespace if the kind has none. Raises UserError as `path` does."""
         self.path(namespace, name)
         return Key(namespace if self.namespaced else "", name)
 
-    def place(self, namespace: str) -> str | None:
-        """The namespace as paths have it; None: all of them, or none."""
+    def within(self, namespace: str) -> str | None:
+        """The namespace for paths; None for all namespaces, or if the kind has none."""
         return (namespace or None) if self.namespaced else None
 
     @contextlib.contextmanager
@@ -68,32 +68,32 @@ TARGETS = (BROKERS, CHANNELS, IN_MEMORY_CHANNELS)
 
 
 class NotThere(UserError):
-    """The object that was named does not exist."""
+    """The object does not exist."""
 
 
 class NotReached(UserError):
-    """The API does not answer."""
+    """The API is unreachable."""
 
 
 class UnknownToken(UserError):
-    """The API does not know the token: it is wrong, was revoked or has ended."""
+    """The API rejected the token: it is wrong, revoked or expired."""
 
 
 class NotAllowed(UserError):
-    """The API does not allow it to the user."""
+    """The user lacks the permission."""
 
 
 class ClusterApi:
-    """A connection to the API of an installation. Every call raises UserError where it is not answered as hoped."""
+    """A connection to the API of an installation. Every call raises UserError if it fails."""
 
     def __init__(self, installation: Installation, *, token: str | None = None) -> None:
-        """With a token, in the name of its owner in place of the installation's own user."""
+        """A token replaces the user of the kubeconfig."""
         self._where = installation.where
         config = _config(installation)
         if token is not None:
             config = with_token(config, token)
         self.namespace = os.environ.get("PENSTOCK_NAMESPACE") or config.namespace
-        """Namespace of commands that name none."""
+        """The default namespace."""
         try:
             self._client = Client(config, field_manager=FIELD_MANAGER)
         except ConfigError as error:
@@ -106,17 +106,17 @@ class ClusterApi:
         self.close()
 
     def close(self) -> None:
-        """Gives its connections back."""
+        """Closes its connections."""
         self._client.close()
 
     def read(self, path: str) -> Obj | None:
-        """What is at a path; None: nothing."""
+        """The object at a path, or None."""
         with self._problems(), contextlib.suppress(NotFound):
             return self._client.fetch(path)
         return None
 
     def get(self, resource: Resource, namespace: str, name: str) -> Obj:
-        """An object. Raises UserError where there is none."""
+        """An object. Raises NotThere if it does not exist."""
         key = resource.key(namespace, name)
         with self._problems(), self._missing(f"{resource.kind} {namespace}/{name}"):
             return self._client.get(resource, key)
@@ -131,7 +131,7 @@ class ClusterApi:
         """The objects of a namespace, or of all."""
         resource.path(namespace)
         with self._problems():
-            return self._client.list(resource, resource.place(namespace)).objects
+            return self._client.list(resource, resource.within(namespace)).objects
 
     def table(self, resource: Resource, namespace: str, name: str = "") -> Obj:
         """Objects as the server prints them."""
@@ -149,7 +149,7 @@ class ClusterApi:
             return self._client.create(resource, obj, namespace)
 
     def apply(self, resource: Resource, namespace: str, obj: Obj) -> tuple[Obj, bool]:
-        """Creates the object or brings what is there into its shape; whether it was created."""
+        """Creates or updates the object; whether it was created."""
         resource.path(namespace, obj["metadata"]["name"])
         with self._problems():
             return self._client.apply(resource, obj, namespace, force=True)
@@ -163,22 +163,22 @@ class ClusterApi:
     def annotate(
         self, resource: Resource, namespace: str, name: str, annotations: Mapping[str, str | None], version: str = ""
     ) -> Obj:
-        """Changes annotations of an object, if it still has the version; None takes one away."""
+        """Changes annotations of an object, if it still has the version; None removes one."""
         metadata = {"annotations": annotations, **({"resourceVersion": version} if version else {})}
         key = resource.key(namespace, name)
         with self._problems(), self._missing(f"{resource.kind} {namespace}/{name}"):
             return self._client.patch(resource, key, {"metadata": metadata})
 
     def token(self, namespace: str, account: str, audience: str) -> str:
-        """A token of a ServiceAccount for an audience, good for an hour or as long as the server gives it."""
+        """A token of a ServiceAccount for an audience, valid as long as the server decides."""
         if not is_object_name(account):
-            raise UserError(f"{account!r} cannot be the name of a ServiceAccount.", exit_code=2)
+            raise UserError(f"{account!r} is not a valid name of a ServiceAccount.", exit_code=2)
         key = _ACCOUNTS.key(namespace, account)
         with self._problems(), self._missing(f"ServiceAccount {namespace}/{account}"):
             return str(self._client.token(key, {"audiences": [audience]})["token"])
 
     def delete(self, resource: Resource, namespace: str, name: str) -> bool:
-        """Deletes an object; false where there was none."""
+        """Deletes an object; false if it did not exist."""
         key = resource.key(namespace, name)
         with self._problems(), contextlib.suppress(NotFound):
             self._client.delete(resource, key)
@@ -186,7 +186,7 @@ class ClusterApi:
         return False
 
     def resources(self) -> list[Resource]:
-        """Every kind that the server has, each in the version that its group prefers, or else in the first with it."""
+        """All kinds of the server, each in the preferred version of its group, or in the first that has it."""
         with self._problems():
             groups = self._client.fetch("/apis").get("groups") or []
         found: dict[tuple[str, str], Resource] = {}
@@ -206,10 +206,10 @@ class ClusterApi:
             fits = name in (one.plural, one.kind.lower(), *one.short_names)
             if fits and (not group or one.api_version.partition("/")[0] == group):
                 return one
-        raise UserError(f"The server has no kind {word}.", "penstock get --kinds lists those it has.", exit_code=2)
+        raise UserError(f"Unknown kind {word}.", "List the kinds: penstock get --kinds", exit_code=2)
 
     def resource_of(self, obj: Obj) -> Resource:
-        """The kind of an object. Raises UserError where the server has none such."""
+        """The kind of an object. Raises UserError if the server does not have it."""
         version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
         try:
             listed = (self.read(version_path(version)) or {}).get("resources") or []
@@ -225,18 +225,18 @@ class ClusterApi:
         try:
             yield
         except NotFound:
-            raise NotThere(f"There is no {what} in {self._where}.") from None
+            raise NotThere(f"{what} does not exist in {self._where}.") from None
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """Errors of the API as people are told of them."""
+        """Turns errors of the client into Problems."""
         try:
             yield
         except Unavailable as error:
-            raise NotReached(f"The API of {self._where} does not answer: {error}.") from None
+            raise NotReached(f"The API of {self._where} is unreachable: {error}.") from None
         except Unauthorized as error:
             raise UnknownToken(
-                f"The API does not know this token: {error}.", "Get one: penstock kubeconfig, or PENSTOCK_TOKEN."
+                f"The API rejected the token: {error}.", "Get a new one: penstock kubeconfig, or set PENSTOCK_TOKEN."
             ) from None
         except KubeError as error:
             text = re.sub(r"\s+", " ", str(error)).rstrip(".") + "."
@@ -244,7 +244,7 @@ class ClusterApi:
 
 
 def _versions(group: Obj) -> list[str]:
-    """The versions of a group, the one that it prefers first: some kinds are in another only."""
+    """The versions of a group, the preferred one first: some kinds exist in another only."""
     preferred = group["preferredVersion"]["groupVersion"]
     return list(dict.fromkeys([preferred, *(one["groupVersion"] for one in group.get("versions") or ())]))
 
@@ -259,15 +259,15 @@ def _config(installation: Installation) -> ClusterConfig:
 
 
 def _unusable(installation: Installation, error: ConfigError) -> UserError:
-    return UserError(f"{installation.where} cannot be used: {error}.", exit_code=2)
+    return UserError(f"The configuration of {installation.where} cannot be used: {error}.", exit_code=2)
 
 
 def is_paused(route: Obj) -> bool:
-    """Whether its deliveries are held."""
+    """Whether its deliveries are paused."""
     return (route["metadata"].get("annotations") or {}).get(PAUSED) == "true"
 
 
 def set_paused(api: ClusterApi, resource: Resource, route: Obj, paused: bool) -> Obj:
-    """Holds the deliveries of a route, or lets them go on. Raises UserError."""
+    """Pauses or resumes the deliveries of a route. Raises UserError."""
     metadata = route["metadata"]
     return api.annotate(resource, metadata["namespace"], metadata["name"], {PAUSED: "true" if paused else None})

@@ -29,7 +29,7 @@ def count(number: float) -> str:
 
 RESULTS = {
     "delivered": "delivered",
-    "replied": "answered with an event",
+    "replied": "replied with an event",
     "retry": "retrying",
     "deadletter": "dead-lettered",
     "dropped": "dropped",
@@ -38,12 +38,12 @@ RESULTS = {
 
 
 def route_text(attempt: Attempt) -> str:
-    """The route by name; older records have its uid alone."""
+    """The route by name; older records have only its uid."""
     return f"{(attempt.kind or 'route').lower()} {attempt.namespace}/{attempt.name}" if attempt.name else attempt.route
 
 
-def came_of(attempt: Attempt, took: str) -> str:
-    """The answer and what followed; `took` is how long the attempt was."""
-    answer = str(attempt.status) if attempt.status is not None else "no answer"
+def result_text(attempt: Attempt, took: str) -> str:
+    """The response and the result of an attempt that took `took`."""
+    response = str(attempt.status) if attempt.status is not None else "no response"
     reason = f" ({attempt.reason})" if attempt.reason and attempt.reason != f"HTTP status {attempt.status}" else ""
-    return f"{answer} in {took}: {RESULTS.get(attempt.result, attempt.result)}{reason}"
+    return f"{response} in {took}: {RESULTS.get(attempt.result, attempt.result)}{reason}"

@@ -1,4 +1,4 @@
-"""Links that sign a user in to the console of a stack, once, as `penstock open` opens them."""
+"""One-time links that sign a user in to the console of a stack (`penstock open`)."""
 
 from __future__ import annotations
 
@@ -16,42 +16,46 @@ if TYPE_CHECKING:
 
 
 def login_link(settings: Settings, token: str, *, seconds: int, page: str = "") -> str:
-    """A link that is valid for so long and signs in the owner of the token, to a page. Raises UserError."""
+    """A link to a page that signs in the owner of the token and expires after `seconds`. Raises UserError."""
     import httpx2
 
     console = settings.console_url.rstrip("/")
-    # The console takes changes from its own pages only; a program has to say that it means this one.
+    # The console accepts changes only with its own address as the origin.
     headers = {"Authorization": f"Bearer {token}", "Origin": console}
     try:
         with httpx2.Client(timeout=30, trust_env=False, verify=_verified_by(settings)) as client:
-            answer = client.post(f"{console}/login/links", data={"seconds": seconds}, headers=headers)
-        said = answer.json()
+            response = client.post(f"{console}/login/links", data={"seconds": seconds}, headers=headers)
+        body = response.json()
     except (httpx2.HTTPError, OSError, ValueError) as error:
         raise UserError(
-            f"The console does not answer at {console}: {error or type(error).__name__}.", "See: penstock status"
+            f"The console at {console} is unreachable: {error or type(error).__name__}.", "Check: penstock status"
         ) from None
-    if answer.status_code != httpx2.codes.CREATED:
-        raise UserError(f"The console makes no link: {said.get('problem')}", str(said.get("remedy") or ""))
+    if response.status_code != httpx2.codes.CREATED:
+        raise UserError(
+            f"The console refused to create a sign-in link: {body.get('problem')}", str(body.get("remedy") or "")
+        )
     after = "/" + page.strip("/")
-    return console + str(said["path"]) + (f"?{urlencode({'to': after})}" if after != "/" else "")
+    return console + str(body["path"]) + (f"?{urlencode({'to': after})}" if after != "/" else "")
 
 
 def token_in(kubeconfig: Path) -> str:
-    """The token of a kubeconfig's user. Raises UserError where it has none."""
+    """The token of a kubeconfig's user. Raises UserError if it has none."""
     from penstock.kube.config import ConfigError, read_config
 
     try:
         user = read_config(kubeconfig).user
     except ConfigError as error:
-        raise UserError(f"{kubeconfig} cannot be used: {error}.", exit_code=2) from None
+        raise UserError(f"The kubeconfig {kubeconfig} cannot be used: {error}.", exit_code=2) from None
     token = None if user is None else user.token
     if not token:
-        raise UserError(f"The user of {kubeconfig} has no token in it.", "Give one: --token @FILE", exit_code=2)
+        raise UserError(
+            f"The user of the kubeconfig {kubeconfig} has no token.", "Give one: --token @FILE", exit_code=2
+        )
     return token
 
 
 def _verified_by(settings: Settings) -> SSLContext | bool:
-    """What a console over TLS is believed by."""
+    """The CAs to verify a console over TLS with."""
     if not settings.tls:
         return False
     from penstock.web.tls_clients import tls_to

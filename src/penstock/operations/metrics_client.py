@@ -1,4 +1,4 @@
-"""Looks at the metrics of a penstock, one after the other: what its routes did in between."""
+"""Reads the metrics of an installation, from the files of a data folder or over HTTP; two samples give rates."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from penstock.runtime.errors import UserError
 from penstock.runtime.hosts import in_url
 
 Resolve = Callable[..., list[Any]]
-"""Addresses of a name, as `socket.getaddrinfo` finds them."""
+"""`socket.getaddrinfo`, or a double of it."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """One look."""
+    """One sample of the counters."""
 
     routes: dict[RouteName, Counters]
     targets: dict[TargetName, float]
@@ -46,7 +46,7 @@ class Counted:
 
 
 def counting_in(folder: Path) -> Callable[[], Counted]:
-    """Looks at what the processes of a data folder have counted; the second look is cheaper than the first."""
+    """A function that samples the counters of the processes of a data folder; the first call is the most expensive."""
     selected = SelectedMetrics(folder, COUNTED)
     return lambda: _counted(selected.collect())
 
@@ -56,7 +56,7 @@ def _counted(metrics: list[Metric]) -> Counted:
 
 
 def counted_at(urls: Collection[str], authority: Path | None = None, resolve: Resolve = socket.getaddrinfo) -> Counted:
-    """What roles elsewhere have counted; over HTTPS as this authority vouches for them. Raises UserError."""
+    """The counters at these URLs, added up; HTTPS is verified with the CA. Raises UserError."""
     routes: dict[RouteName, Counters] = {}
     targets: dict[TargetName, float] = {}
     for page in (page for url in urls for page in pages_of(url, resolve)):
@@ -69,16 +69,17 @@ def counted_at(urls: Collection[str], authority: Path | None = None, resolve: Re
 
 @dataclass(frozen=True)
 class MetricsPage:
-    """Metrics of one process."""
+    """The URL of the metrics of one process."""
 
     url: str
     host: str | None = None
-    """By which name it is asked, where the URL has the address of one process out of several."""
+    """The name for the Host header, if the URL has the address of one process of several."""
 
 
 def pages_of(url: str, resolve: Resolve) -> list[MetricsPage]:
-    """One for each process that a URL leads to: a name with several addresses, such as that of a headless Service,
-    has one behind each. Other names are left to the client, which also finds out which of IPv4 and IPv6 answers."""
+    """One page for each process behind a URL: a name with several addresses, such as that of a headless Service, has
+    a process at each. Other names are left to the HTTP client, which also chooses between IPv4 and IPv6.
+    """
     parts = urlsplit(url)
     try:
         found = resolve(parts.hostname, parts.port or parts.scheme, type=socket.SOCK_STREAM)
@@ -99,15 +100,15 @@ def _fetched(page: MetricsPage, authority: Path | None = None) -> Iterable[Metri
         named = {} if page.host is None else {"Host": page.host}
         name = urlsplit(f"//{page.host}").hostname if page.host else None
         with httpx2.Client(timeout=10, trust_env=False, verify=trusted) as client:
-            answer = client.get(page.url, headers=named, extensions={"sni_hostname": name} if name else {})
-        answer.raise_for_status()
-        return list(text_string_to_metric_families(answer.text))
+            response = client.get(page.url, headers=named, extensions={"sni_hostname": name} if name else {})
+        response.raise_for_status()
+        return list(text_string_to_metric_families(response.text))
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
         raise UserError(f"The metrics at {page.url} cannot be read: {error}.") from None
 
 
-class Looks:
-    """Looks at the metrics of an installation, one after the other."""
+class MetricsSamples:
+    """Samples the metrics of an installation; each sample is compared with the one before."""
 
     def __init__(self, url: str | None, data_dir: Path | None) -> None:
         self._url = url
@@ -116,22 +117,22 @@ class Looks:
             root = of_stack(running_folder(data_dir)).root or Path()
             self._folder = root / METRICS
             if not any(self._folder.glob("*.db")):
-                raise UserError("This stack records no metrics.", "Start it with metrics=true.")
-        self._before, self._at = self._look(), time.monotonic()
+                raise UserError("The stack records no metrics.", "Restart it with metrics=true.")
+        self._before, self._at = self._sample(), time.monotonic()
 
     def rows(self, seconds: float) -> list[RouteRow]:
-        """What happened since the last look, which was so many seconds ago at least."""
+        """The rates since the last sample, waiting until it is so many seconds old."""
         time.sleep(max(0.0, self._at + seconds - time.monotonic()))
         return self.rows_now()
 
     def rows_now(self) -> list[RouteRow]:
-        """What happened since the last look."""
-        after, now = self._look(), time.monotonic()
+        """The rates since the last sample."""
+        after, now = self._sample(), time.monotonic()
         rows = rows_of(self._before, after, max(0.001, now - self._at))
         self._before, self._at = after, now
         return rows
 
-    def _look(self) -> dict[RouteName, Counters]:
+    def _sample(self) -> dict[RouteName, Counters]:
         if self._folder is not None:
             return counters_of(SharedMetrics(self._folder).collect())
         return counters_of(_fetched(MetricsPage(self._url or "")))

@@ -1,4 +1,4 @@
-"""Replays: the object that the options of a command ask for, and its progress as a line. Pure."""
+"""Replays: builds the object from the options of a command, and formats its progress. Pure."""
 
 from __future__ import annotations
 
@@ -23,79 +23,81 @@ KINDS = {
     "inmemorychannels": "InMemoryChannel",
     "imc": "InMemoryChannel",
 }
-"""What a kind may be called."""
+"""Names of the kinds in commands."""
 ROUTES = ("Trigger", "Subscription")
 
 LONGEST_NAME = 50
-"""What of a name is kept in the name of its Replay; the server adds some letters."""
+"""Characters of a name that go into the name of its Replay; the server adds some."""
 
 
 @dataclass(frozen=True)
 class ReplaySubject:
-    """What the events are of: `trigger/orders`."""
+    """The object whose events are replayed, such as `trigger/orders`."""
 
     kind: str
     name: str
 
     @classmethod
     def read(cls, text: str) -> ReplaySubject:
-        """Of a name alone, a Trigger is meant. Raises UserError."""
+        """Parses `KIND/NAME`; a name alone means a Trigger. Raises UserError."""
         kind, slash, name = text.partition("/")
         if not slash:
             kind, name = "trigger", text
         if kind.lower() not in KINDS or not name:
             raise UserError(
-                f"{text} is nothing to replay.", "Name it like trigger/orders or broker/default.", exit_code=2
+                f"Invalid replay target {text}.",
+                "Write trigger/NAME, subscription/NAME, broker/NAME or channel/NAME.",
+                exit_code=2,
             )
         return cls(KINDS[kind.lower()], name)
 
     @property
     def is_route(self) -> bool:
-        """Whether events are delivered by it."""
+        """Whether it is a route, which has a subscriber."""
         return self.kind in ROUTES
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """The flags of a command."""
+class ReplayOptions:
+    """The options of a command."""
 
     since: str | None = None
     until: str | None = None
     ids: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
-    """`type=order`: attributes with exactly these values."""
+    """Attributes with exactly these values: `type=order`."""
     sink: str | None = None
     rate: float | None = None
     dry_run: bool = False
-    given_up: bool = False
+    dead_letters: bool = False
     reason: str | None = None
 
 
-def replay_of(place: ReplaySubject, wishes: Wishes, name: str | None = None) -> Obj:
-    """The Replay, as it is created. Raises UserError."""
-    if place.is_route and wishes.sink:
+def replay_of(subject: ReplaySubject, options: ReplayOptions, name: str | None = None) -> Obj:
+    """The Replay to create. Raises UserError."""
+    if subject.is_route and options.sink:
         raise UserError(
-            f"A {place.kind} has a subscriber; --sink is for the events of a Broker or channel.",
-            "Leave --sink out, or name the Broker.",
+            f"--sink cannot be used with a {subject.kind}: its events go to its subscriber.",
+            "Leave --sink out, or name the Broker or Channel.",
             exit_code=2,
         )
-    if not place.is_route and not wishes.sink:
-        raise UserError(f"Where should the events of the {place.kind} go?", "Name it: --sink URL.", exit_code=2)
-    window(wishes.since, wishes.until)
-    reference = {"kind": place.kind, "name": place.name}
-    spec: Obj = {"target": reference} if place.is_route else {"source": reference, "sink": {"uri": wishes.sink}}
+    if not subject.is_route and not options.sink:
+        raise UserError(f"A replay of a {subject.kind} requires a sink.", "Name it: --sink URL.", exit_code=2)
+    window(options.since, options.until)
+    reference = {"kind": subject.kind, "name": subject.name}
+    spec: Obj = {"target": reference} if subject.is_route else {"source": reference, "sink": {"uri": options.sink}}
     optional = {
-        "from": wishes.since,
-        "to": wishes.until,
-        "eventIds": list(wishes.ids),
-        "filters": [{"exact": attribute(text)} for text in wishes.attributes],
-        "deadLetters": wishes.given_up,
-        "reason": wishes.reason,
-        "rate": wishes.rate,
-        "dryRun": wishes.dry_run,
+        "from": options.since,
+        "to": options.until,
+        "eventIds": list(options.ids),
+        "filters": [{"exact": attribute(text)} for text in options.attributes],
+        "deadLetters": options.dead_letters,
+        "reason": options.reason,
+        "rate": options.rate,
+        "dryRun": options.dry_run,
     }
     spec |= {field: value for field, value in optional.items() if value}
-    metadata = {"name": name} if name else {"generateName": f"{place.name[:LONGEST_NAME].rstrip('.-')}-"}
+    metadata = {"name": name} if name else {"generateName": f"{subject.name[:LONGEST_NAME].rstrip('.-')}-"}
     return {"apiVersion": "penstock.dev/v1alpha1", "kind": "Replay", "metadata": metadata, "spec": spec}
 
 
@@ -103,7 +105,7 @@ def attribute(text: str) -> dict[str, str]:
     """`type=order` as a filter. Raises UserError."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise UserError(f"{text} is not NAME=VALUE.", "Write it like type=order.", exit_code=2)
+        raise UserError(f"Invalid --where {text}.", "Write NAME=VALUE, such as type=order.", exit_code=2)
     return {name: value}
 
 
@@ -120,17 +122,17 @@ def is_over(replay: Obj) -> bool:
 
 
 def line_of(replay: Obj) -> str:
-    """How far it has got."""
+    """Its progress as a line of text."""
     status, (state, reason, message) = replay.get("status") or {}, succeeded(replay)
     counted, sent, failed = (int(status.get(name) or 0) for name in ("counted", "sent", "failed"))
-    counts = f"{counted} counted"
+    counts = f"{counted} found"
     if not (replay.get("spec") or {}).get("dryRun"):
         counts += f", {sent} sent" + (f", {failed} failed" if failed else "")
     if is_over(replay):
         return f"{counts}: {'done' if state == 'True' else f'{reason}: {message}' if message else reason}"
     if not status.get("startTime"):
-        return f"waits: {message or reason or 'pending'}"
-    return f"{counts}, {status.get('progress') or '0%'} looked at"
+        return f"pending: {message or reason}" if message or reason else "pending"
+    return f"{counts}, {status.get('progress') or '0%'} scanned"
 
 
 def warning_of(replay: Obj) -> str | None:

@@ -1,4 +1,4 @@
-"""The routes by their metrics: what they do per second, from two looks at counters. Pure."""
+"""Rates and latencies of the routes, calculated from two samples of their metrics. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COUNTED = (
     *(one.name for one in (ACCEPTED, ATTEMPTS, DROPPED, LAG, OUTSTANDING, OLDEST, UNREACHABLE)),
     f"{DISPATCH.name}_bucket",
 )
-"""Samples that the rates are made of."""
+"""Samples that the rates are calculated from."""
 
 
 class RouteName(NamedTuple):
-    """Which route."""
+    """Identifies a route."""
 
     kind: str
     namespace: str
@@ -30,12 +30,12 @@ class RouteName(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As commands take it, with its namespace."""
+        """As `kind/name`, with the namespace unless it is `default`."""
         return f"{self.kind.lower()}/{self.name}" + ("" if self.namespace == "default" else f" ({self.namespace})")
 
 
 class TargetName(NamedTuple):
-    """Which Broker or channel."""
+    """Identifies a Broker or channel."""
 
     kind: str
     namespace: str
@@ -44,7 +44,7 @@ class TargetName(NamedTuple):
 
 @dataclass(frozen=True)
 class TargetRow:
-    """What a Broker or channel did."""
+    """Rates of a Broker or channel."""
 
     rate: float
     """Events accepted per second."""
@@ -52,7 +52,7 @@ class TargetRow:
 
 @dataclass
 class Counters:
-    """What has been counted of a route."""
+    """Counters of a route."""
 
     succeeded: float = 0
     failed: float = 0
@@ -62,7 +62,7 @@ class Counters:
     oldest: float = 0
     unreachable: bool = False
     durations: dict[float, float] = field(default_factory=lambda: defaultdict(float))
-    """By upper bound in seconds, how many attempts took no longer."""
+    """By upper bound in seconds, the number of attempts that took at most so long."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ def counters_of(metrics: Iterable[Metric]) -> dict[RouteName, Counters]:
         for sample in metric.samples:
             if sample.labels.get("kind") in ROUTES:
                 labels = sample.labels
-                _take(found[RouteName(labels["kind"], labels["namespace"], labels["name"])], sample)
+                _add_sample(found[RouteName(labels["kind"], labels["namespace"], labels["name"])], sample)
     return dict(found)
 
 
-def _take(route: Counters, sample: Sample) -> None:
+def _add_sample(route: Counters, sample: Sample) -> None:
     match sample.name:
         case ATTEMPTS.name:
             if sample.labels.get("outcome") == "success":
@@ -119,7 +119,7 @@ def _take(route: Counters, sample: Sample) -> None:
 def rows_of(
     before: Mapping[RouteName, Counters], after: Mapping[RouteName, Counters], seconds: float
 ) -> list[RouteRow]:
-    """What the routes did between two looks."""
+    """The rates between two samples."""
     return [_row(route, before.get(route, Counters()), now, seconds) for route, now in after.items()]
 
 
@@ -153,12 +153,12 @@ def accepted_of(metrics: Iterable[Metric]) -> dict[TargetName, float]:
 def target_rows_of(
     before: Mapping[TargetName, float], after: Mapping[TargetName, float], seconds: float
 ) -> dict[TargetName, TargetRow]:
-    """What the Brokers and channels did between two looks."""
+    """The rates of Brokers and channels between two samples."""
     return {one: TargetRow(max(0.0, now - before.get(one, 0.0)) / seconds) for one, now in after.items()}
 
 
 def quantile(part: float, buckets: Mapping[float, float]) -> float | None:
-    """A quantile of a histogram, as Prometheus reckons it: evenly spread within a bucket."""
+    """A quantile of a histogram, as Prometheus calculates it: linear within a bucket."""
     bounds = sorted(buckets)
     total = buckets[bounds[-1]] if bounds else 0
     if total <= 0:

@@ -1,4 +1,7 @@
-"""How events are sent to a Broker or Channel: the address, the credentials, and what went wrong with a connection."""
+"""Sends one event to a Broker or Channel: its address, the credentials, the request, and the cause of a failure.
+
+The CLI and the console both use it.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,21 @@ from penstock.events.event import CloudEvent
 from penstock.runtime.hosts import without_userinfo
 from penstock.web.tls_clients import tls_to
 
+TIMEOUT_SECONDS = 30.0
+LONGEST_REASON = 300
+"""Longer texts of responses are cut, in characters."""
+
 
 @dataclass(frozen=True)
 class SendingAddress:
-    """Where a Broker or Channel takes events."""
+    """The address at which a Broker or Channel accepts events."""
 
     url: str
-    """Empty where it has none yet."""
+    """Empty if it has none yet."""
     authorities: str = ""
-    """Certificates, in PEM, of who signs for its server beside those whom the system trusts."""
+    """CA certificates in PEM that its server is verified with, besides the system's."""
     audience: str = ""
-    """For whom a token of the sender has to be; empty: none is asked for."""
+    """The audience of the token that a sender needs; empty if none is required."""
 
     @property
     def is_secure(self) -> bool:
@@ -42,21 +49,22 @@ def address_in(obj: Mapping[str, Any]) -> SendingAddress:
 
 @dataclass(frozen=True)
 class SendingCredentials:
-    """What goes with every request."""
+    """Token and trusted CAs of requests."""
 
     token: str = field(default="", repr=False)
     trusted: ssl.SSLContext | None = None
-    """None: what the system trusts."""
+    """None: the CAs of the system."""
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        """Those that say who sends."""
+        """Headers that authenticate the sender."""
         return [("authorization", f"Bearer {self.token}")] if self.token else []
 
 
 def credentials_to(address: SendingAddress, token: str = "", *authorities: str) -> SendingCredentials:
-    """What to send to the address with, which is believed by its own and by these authorities, in PEM, beside the
-    system's. Raises ValueError where a certificate cannot be used.
+    """Credentials for the address. Its server is verified with its own and these CAs (PEM), besides the system's.
+
+    Raises ValueError for an invalid certificate.
     """
     if not address.is_secure:
         return SendingCredentials(token)
@@ -64,11 +72,11 @@ def credentials_to(address: SendingAddress, token: str = "", *authorities: str) 
 
 
 Fault = Literal["none", "untrusted", "other name", "no TLS", "hung up"]
-"""What was wrong with the connection itself, as far as something can be done about it by who sends."""
+"""Causes of a failed connection that the sender can fix."""
 
 
 def fault_of(error: BaseException) -> tuple[Fault, str]:
-    """What is wrong with a connection, and what to call it, from a client's error and those behind it."""
+    """The cause of a failed connection and a message, from an error of the client and its causes."""
     if isinstance(error, httpx2.RemoteProtocolError):
         return "hung up", ""
     cause: BaseException | None = error
@@ -76,53 +84,46 @@ def fault_of(error: BaseException) -> tuple[Fault, str]:
         if isinstance(cause, ssl.SSLCertVerificationError):
             # X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH
             fault: Fault = "other name" if cause.verify_code in (62, 64) else "untrusted"
-            return fault, f"its certificate is not accepted: {cause.verify_message}"
+            return fault, f"its certificate is not trusted: {cause.verify_message}"
         if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-            return "no TLS", "what answers does not speak TLS"
+            return "no TLS", "the server does not use TLS"
         cause = cause.__cause__ or cause.__context__
     return "none", ""
 
 
-# One event to an ingress, and what became of it.
-
-TIMEOUT_SECONDS = 30.0
-LONGEST_REASON = 300
-"""Letters of a refusal that are shown."""
-
-
 @dataclass(frozen=True)
 class Sent:
-    """What became of one event."""
+    """The result of sending one event."""
 
     url: str
     id: str
     source: str
     status: int | None
-    """None where no answer came."""
+    """None: no response."""
     seconds: float
     problem: str = ""
     fault: Fault = "none"
 
     @property
     def accepted(self) -> bool:
-        """Whether it is in safe hands."""
+        """Whether penstock has stored it."""
         return self.status is not None and 200 <= self.status <= 299
 
     def line(self) -> str:
-        """For people."""
+        """The result as a line of text."""
         if self.accepted:
             return f"accepted: {self.id} ({self.status} after {self.seconds * 1000:.0f} ms)"
-        answer = f"{self.status} " if self.status is not None else ""
-        return f"not accepted by {without_userinfo(self.url)}: {answer}{self.problem}"
+        status = f"{self.status} " if self.status is not None else ""
+        return f"not accepted by {without_userinfo(self.url)}: {status}{self.problem}"
 
     def json(self) -> str:
-        """For programs."""
+        """The result as JSON."""
         shown = {"id": self.id, "source": self.source, "status": self.status, "seconds": round(self.seconds, 6)}
         return msgspec.json.encode(shown | ({"problem": self.problem} if self.problem else {})).decode()
 
 
 def client_for(credentials: SendingCredentials, limits: httpx2.Limits | None = None) -> httpx2.AsyncClient:
-    """A client that believes whom the credentials name."""
+    """An HTTP client with the trusted CAs of the credentials."""
     trusted = credentials.trusted or True
     return httpx2.AsyncClient(
         timeout=TIMEOUT_SECONDS, trust_env=False, verify=trusted, limits=limits or httpx2.Limits()
@@ -138,8 +139,8 @@ async def post(client: httpx2.AsyncClient, url: str, event: CloudEvent, credenti
         return Sent(url, event.id, event.source, status, time.perf_counter() - begun, problem, fault)
 
     try:
-        answer = await client.post(url, headers=[*headers, *credentials.headers], content=body)
+        response = await client.post(url, headers=[*headers, *credentials.headers], content=body)
     except (httpx2.TransportError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         fault, words = fault_of(error)
         return sent(None, words or str(error) or type(error).__name__, fault)
-    return sent(answer.status_code, "" if answer.is_success else answer.text.strip()[:LONGEST_REASON])
+    return sent(response.status_code, "" if response.is_success else response.text.strip()[:LONGEST_REASON])

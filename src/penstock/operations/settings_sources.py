@@ -1,7 +1,7 @@
-"""Where settings come from: flags, the environment, `penstock.toml`. Every value remembers where it was found.
+"""Reads settings from flags, the environment and `penstock.toml`. Every value remembers where it was found.
 
-Nothing is passed over silently: an unknown name and a value of the wrong kind are each one line that says
-where it stands and what was probably meant.
+Nothing is ignored silently: for each unknown name and invalid value the error has a line that says where it was found
+and suggests a correction.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ OTHER_VARIABLES = frozenset(
         "PENSTOCK_SEND_TOKEN",
     }
 )
-"""Variables that begin like settings and are none: the supervisor sets the first for its ingress processes, the others
-say which installation a command speaks with, and as whom."""
+"""Variables with the prefix that are not settings: the supervisor sets the first for its ingress processes, the others
+select the installation that a command uses, and its credentials.
+"""
 
 USAGE_EXIT_CODE = 2
 
 
 @dataclass(frozen=True)
 class Given:
-    """One value, as it was found."""
+    """A value and where it was found."""
 
     name: str
-    """The setting that is meant."""
+    """Name of the setting."""
     value: Any
-    place: str
+    origin: str
     """How the user wrote it: `--port`, `PENSTOCK_PORT`, `port in penstock.toml`."""
 
 
 def resolve(flags: Mapping[str, Any], assignments: Iterable[str], environ: Mapping[str, str], file: Path) -> Settings:
-    """The settings in force. Raises UserError with a line for each thing that is wrong."""
+    """The settings in force. Raises UserError with a line for each mistake."""
     given = [*_from_flags(flags), *_from_assignments(assignments), *_from_environment(environ), *_from_file(file)]
     wrong = [line for one in given if (line := _unknown(one)) is not None]
     first = {one.name: one for one in reversed(given) if one.name in Settings.model_fields}
@@ -67,11 +68,11 @@ def resolve(flags: Mapping[str, Any], assignments: Iterable[str], environ: Mappi
 
 
 def _exposed(given: Given | None, settings: Settings) -> Iterator[str]:
-    """Secrets that everybody on this machine could read in the list of processes."""
-    if given is not None and given.place.startswith("--"):
+    """Secrets in flags, which other users of this machine could read in the process list."""
+    if given is not None and given.origin.startswith("--"):
         for name in secrets_given(settings.kafka_conf):
             yield (
-                f"{given.place}: {name} would stand in the list of processes; give it in {SETTINGS_FILE}, in "
+                f"{given.origin}: {name} would be visible in the process list; set it in {SETTINGS_FILE}, in "
                 f'{PREFIX}KAFKA_CONF, or as {{"file": "…"}} or {{"env": "…"}}.'
             )
 
@@ -86,7 +87,7 @@ def _from_assignments(assignments: Iterable[str]) -> Iterator[Given]:
     for assignment in assignments:
         name, sign, value = assignment.partition("=")
         if not sign:
-            raise _problem([f"--set {assignment}: write it as NAME=VALUE."])
+            raise _problem([f"Invalid --set {assignment}: write NAME=VALUE."])
         yield Given(name.strip(), value, f"--set {name.strip()}")
 
 
@@ -104,7 +105,7 @@ def _from_file(file: Path) -> Iterator[Given]:
     except OSError as error:
         raise _problem([f"{file} cannot be read: {error.strerror}."]) from None
     except ValueError as error:  # not TOML, or not UTF-8
-        raise _problem([f"{file} is not TOML (name = value): {error}."]) from None
+        raise _problem([f"{file} is not valid TOML (name = value): {error}."]) from None
     for name, value in values.items():
         yield Given(name, value, f"{name} in {file.name}")
 
@@ -113,20 +114,20 @@ def _unknown(given: Given) -> str | None:
     if given.name in Settings.model_fields:
         return None
     near = get_close_matches(given.name, Settings.model_fields, n=1, cutoff=0.6)
-    advice = f"did you mean {_as_written(near[0], given)}?" if near else "`docs/settings.md` lists them all."
-    return f"{given.place} names no setting; {advice}"
+    advice = f"did you mean {_as_written(near[0], given)}?" if near else "docs/settings.md lists all settings."
+    return f"Unknown setting {given.origin}; {advice}"
 
 
 def _as_written(name: str, given: Given) -> str:
-    """A setting's name in the spelling of the place where another one was found."""
-    return PREFIX + name.upper() if given.place.upper().startswith(PREFIX) else name
+    """The name of a setting, spelled as the other one was."""
+    return PREFIX + name.upper() if given.origin.upper().startswith(PREFIX) else name
 
 
 def _refused(given: Given, reason: str) -> str:
-    """What is wrong with a value. One that may hold secrets is not shown."""
-    shown = f" {given.value!r}" if Settings.model_fields[given.name].repr else " as it is"
+    """The message about an invalid value, which is not shown if it may contain secrets."""
+    shown = f" {given.value!r}" if Settings.model_fields[given.name].repr else ""
     reason = reason.removeprefix("Value error, ")
-    return f"{given.place} cannot be{shown}: {reason[:1].lower()}{reason[1:]}."
+    return f"Invalid value{shown} of {given.origin}: {reason[:1].lower()}{reason[1:]}."
 
 
 def _problem(lines: list[str]) -> UserError:

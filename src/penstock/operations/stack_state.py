@@ -1,4 +1,4 @@
-"""How a stack of this machine stands: its components as they run, the routes that are behind, and those that fail."""
+"""The state of a stack on this machine: its components, full disks, and routes with waiting events."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from penstock.settings import Settings
 
 MIB = 2**20
 METRICS = "metrics"
-"""Where in the data folder the processes keep their numbers."""
+"""Folder of the metrics in the data folder."""
 
 
 def component_rows(stack: dict[str, Any]) -> list[dict[str, Any]]:
-    """The components of a record of `run/stack.json`, with what the system says of their processes."""
+    """The components of a record of `run/stack.json`, with memory and uptime of their processes."""
     return [_row(name, entry) for name, entry in stack["components"].items()]
 
 
 def problems_of(rows: list[dict[str, Any]]) -> list[str]:
-    """What keeps a component from doing all of its work although it runs."""
+    """Problems that running components report."""
     return [
         f"{row['component']}: {value}"
         for row in rows
@@ -32,16 +32,17 @@ def problems_of(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def disk_problems(settings: Settings) -> list[str]:
-    """Which disk of the stack has so little room that events are refused. Looked at here: where a disk is full, the
-    record of what runs cannot be written either."""
+    """Disks of the stack with so little free space that events are refused. Measured here, because with a full disk
+    the components cannot record it in `run/stack.json`.
+    """
     if settings.kafka is not None or not settings.min_free_disk_mib:
         return []
     folders = [folder for folder in (settings.embedded_kafka_dir, settings.data_dir) if folder.exists()]
     disks = {folder.stat().st_dev: folder for folder in folders}
     free = {folder: shutil.disk_usage(folder).free // MIB for folder in disks.values()}
     return [
-        f"disk: {mib} MiB are free in {folder}. Below {settings.min_free_disk_mib} MiB (min_free_disk_mib) events are "
-        "refused with 507; what was accepted waits. Make room"
+        f"disk: {mib} MiB free in {folder}. Below {settings.min_free_disk_mib} MiB (min_free_disk_mib) events are "
+        "refused with 507; accepted events wait. Free some space"
         for folder, mib in free.items()
         if mib < settings.min_free_disk_mib
     ]
@@ -109,7 +110,7 @@ def _row(name: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lag(details: dict[str, Any]) -> int | None:
-    """Events that the component still has to deal with, over all its parts; None if it has no such thing."""
+    """Events waiting in the component, summed over its parts; None if it has no lag."""
     lags = [value for key, value in details.items() if key.endswith("lag") and isinstance(value, int | float)]
     return round(sum(lags)) if lags else None
 

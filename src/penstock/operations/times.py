@@ -1,4 +1,4 @@
-"""Moments and windows as options of commands and fields of pages give them."""
+"""Times and time ranges as options of commands and fields of pages give them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from penstock.runtime.times import EXPECTED, moment_of
 
 
 def moment(text: str, now: datetime, name: str = "--since") -> datetime:
-    """The moment that an option or field of this name gives. Raises UserError."""
+    """The time that an option or field of this name gives. Raises UserError."""
     found = moment_of(text.strip(), now.timestamp())
     if found is None:
-        raise UserError(f"{name} {text!r} is not a time.", f"{EXPECTED[0].upper()}{EXPECTED[1:]}.", exit_code=2)
+        raise UserError(f"Invalid time {text!r} for {name}.", f"{EXPECTED[0].upper()}{EXPECTED[1:]}.", exit_code=2)
     return datetime.fromtimestamp(found, UTC)
 
 
@@ -23,12 +23,12 @@ def window(
     *,
     now: datetime | None = None,
 ) -> tuple[datetime | None, datetime | None]:
-    """Both ends of a window. Raises UserError for one that begins in the future or ends before it begins."""
+    """Both ends of a time range. Raises UserError if it begins in the future or ends before it begins."""
     now = now or datetime.now(UTC)
     begin = None if since is None else moment(since, now, names[0])
     end = None if until is None else moment(until, now, names[1])
     if begin is not None and begin > now:
-        raise UserError(f"{names[0]} {since} is in the future: there are no events yet.", exit_code=2)
+        raise UserError(f"{names[0]} {since} is in the future.", exit_code=2)
     if begin is not None and end is not None and end <= begin:
         raise UserError(f"{names[1]} {until} is not after {names[0]} {since}.", exit_code=2)
     return begin, end

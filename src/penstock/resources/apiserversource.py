@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.kube.kinds import Obj
-from penstock.resources import features, metadata
+from penstock.resources import features
 from penstock.resources.admission import AdmissionContext, annotations_of
 from penstock.resources.conditions import ConditionFinding, conclude, false, true, unknown
 from penstock.resources.destinations import ResolvedAddress, Unresolved
-from penstock.resources.eventpolicy import NOBODY, SenderIdentity
+from penstock.resources.eventpolicy import NO_IDENTITY, SenderIdentity
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid, missing, within
 from penstock.resources.filters import check_filters
-from penstock.resources.metadata import ObjectIdentity
+from penstock.resources.metadata import ObjectIdentity, selector_problem
 from penstock.resources.sources import (
     DEPLOYED,
     acceptance_finding,
@@ -46,7 +46,7 @@ class WatchedKind:
 
 @dataclass(frozen=True)
 class ApiServerSource:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     resources: tuple[WatchedKind, ...]
@@ -114,7 +114,7 @@ def fill(obj: Obj, ctx: AdmissionContext) -> None:
 
 
 MOST_RESOURCES = 100
-"""For each of them, in each namespace, the API is asked what the ServiceAccount may do, and what changes."""
+"""For each of them, in each namespace, there are requests about the ServiceAccount's permissions, and a watch."""
 FILTERS_FEATURE = "new-apiserversource-filters"
 
 
@@ -149,7 +149,7 @@ def _check_kind(reference: Obj) -> FieldErrors:
 
 
 def _check_selector(selector: Obj | None, field: str) -> FieldErrors:
-    problem = None if selector is None else metadata.problem_of(selector)
+    problem = None if selector is None else selector_problem(selector)
     return [] if problem is None else [invalid(problem, field)]
 
 
@@ -182,7 +182,7 @@ class ApiServerObservation:
     """Why something cannot be watched."""
     trouble: str | None = None
     """Why events wait for the sink; None where none does."""
-    identity: SenderIdentity = NOBODY
+    identity: SenderIdentity = NO_IDENTITY
 
 
 def status_of(obj: Obj, seen: ApiServerObservation, now: str) -> dict[str, Any]:

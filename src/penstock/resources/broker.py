@@ -34,7 +34,7 @@ CLASS_ANNOTATION = "eventing.knative.dev/broker.class"
 
 @dataclass(frozen=True)
 class Broker:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     broker_class: str

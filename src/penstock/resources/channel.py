@@ -28,7 +28,7 @@ _NEVER = (".knative.dev", "penstock.dev")
 
 @dataclass(frozen=True)
 class Channel:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     template: dict[str, Any]

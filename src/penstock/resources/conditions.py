@@ -1,4 +1,4 @@
-"""Conditions, and how `Ready` sums them up, by Knative's rules.
+"""Conditions, and how `Ready` summarises them, by Knative's rules.
 
 Conditions that count towards Ready have no severity; if one of them is False, Ready is False, else if one is Unknown,
 Ready is Unknown, and takes its reason and message from the one that changed last. Others carry a severity and do not
@@ -20,7 +20,7 @@ Conditions = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class ConditionFinding:
-    """What has been found out about one condition."""
+    """The new state of one condition."""
 
     type: str
     status: State
@@ -30,26 +30,26 @@ class ConditionFinding:
 
 
 def true(kind: str, reason: str = "", message: str = "") -> ConditionFinding:
-    """It holds."""
+    """A condition that is True."""
     return ConditionFinding(kind, "True", reason, message)
 
 
 def false(kind: str, reason: str, message: str = "") -> ConditionFinding:
-    """It does not hold."""
+    """A condition that is False."""
     return ConditionFinding(kind, "False", reason, message)
 
 
 def unknown(kind: str, reason: str = "", message: str = "") -> ConditionFinding:
-    """It is not known yet."""
+    """A condition that is Unknown."""
     return ConditionFinding(kind, "Unknown", reason, message)
 
 
 def conclude(
     previous: Iterable[Mapping[str, Any]], findings: Sequence[ConditionFinding], now: str, sum_type: str = READY
 ) -> Conditions:
-    """The conditions after `findings`, with Ready, or what else sums them up: `Succeeded` for what runs once.
+    """The conditions after `findings`, with Ready, or what else summarises them: `Succeeded` for what runs once.
 
-    Of what changed at the same time, the first finding speaks.
+    Of those that changed at the same time, the first one counts.
     """
     before = {condition["type"]: condition for condition in previous}
     written = [_write(finding, before.get(finding.type), now) for finding in findings]
@@ -62,14 +62,16 @@ def find(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> Mapping[s
     return next((condition for condition in conditions or () if condition.get("type") == kind), None)
 
 
+def is_true(obj: Mapping[str, Any], kind: str) -> bool:
+    """Whether the object's status has this condition, and it is True."""
+    return (find((obj.get("status") or {}).get("conditions"), kind) or {}).get("status") == "True"
+
+
 def is_ready(obj: Mapping[str, Any]) -> bool:
     """Whether the object's Ready is True for its present generation."""
-    status = obj.get("status") or {}
-    ready = find(status.get("conditions"), READY)
     generation = (obj.get("metadata") or {}).get("generation")
-    observed = status.get("observedGeneration")
-    current = generation is None or observed is None or observed == generation
-    return ready is not None and ready.get("status") == "True" and current
+    observed = (obj.get("status") or {}).get("observedGeneration")
+    return is_true(obj, READY) and (generation is None or observed is None or observed == generation)
 
 
 def _sum_up(findings: Sequence[ConditionFinding], written: Conditions, sum_type: str) -> ConditionFinding:

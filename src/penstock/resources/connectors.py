@@ -19,7 +19,7 @@ def nothing_to_fill(obj: Obj, ctx: AdmissionContext) -> None:
 
 
 def connectors_of(spec: Mapping[str, Any], here: str) -> list[str]:
-    """Those that are asked for: the one that there is here, or such as `aws.s3`."""
+    """The connectors in the spec: the one that is available here, or others such as `aws.s3`."""
     aws = [f"{AWS}.{name}" for name, value in (spec.get(AWS) or {}).items() if name != "auth" and value is not None]
     return ([here] if spec.get(here) is not None else []) + aws
 

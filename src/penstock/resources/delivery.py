@@ -135,7 +135,7 @@ class RouteOptions:
     ordering: Literal["unordered", "key"] = "unordered"
     paused: bool = False
     since: float | None = None
-    """Unix time of the oldest event asked for; 0: whatever is kept; None: what comes from now on."""
+    """Unix time of the oldest requested event; 0: all that are kept; None: only new ones."""
     sign_with: str | None = None
     """The Secret that deliveries are signed with."""
     client_certificate: str | None = None

@@ -1,7 +1,7 @@
 """The condition `Delivering` and `status.delivery` of Triggers and Subscriptions: whether events arrive, or why not.
 
-The condition warns and does not count towards Ready, which says that a route is set up. It is there from the first
-attempt on; its message has no numbers that move, so that its time is that of the change.
+The condition is a warning and does not count towards Ready, which says that a route is set up. It exists from the first
+attempt on; its message contains no counts, so that its `lastTransitionTime` is that of the change.
 """
 
 from __future__ import annotations
@@ -14,34 +14,33 @@ from typing import Any
 from penstock.contract.attempts import FailureCause
 from penstock.kube.kinds import Obj
 from penstock.resources.conditions import ConditionFinding
-from penstock.resources.eventpolicy import NOBODY, SenderIdentity
+from penstock.resources.eventpolicy import NO_IDENTITY, SenderIdentity
 from penstock.resources.replay import NO_PAST, PastObservation, past_findings
-from penstock.resources.secrets import NONE as NO_SECRETS
-from penstock.resources.secrets import UsedSecrets
+from penstock.resources.secrets import NO_SECRETS, UsedSecrets
 from penstock.runtime.times import rfc3339
 
 DELIVERING = "Delivering"
 
 _DOES = {
     FailureCause.CONNECTION_REFUSED: "refuses connections",
-    FailureCause.CONNECTION_TIMEOUT: "cannot be connected to in time",
-    FailureCause.CONNECTION_CLOSED: "closes connections without an answer",
-    FailureCause.TIMEOUT: "does not answer in time",
+    FailureCause.CONNECTION_TIMEOUT: "does not accept connections in time",
+    FailureCause.CONNECTION_CLOSED: "closes connections without a response",
+    FailureCause.TIMEOUT: "does not respond in time",
     FailureCause.NAME_NOT_FOUND: "has a host name that does not resolve",
-    FailureCause.NO_READY_ADDRESS: "has nothing ready behind it",
-    FailureCause.DESTINATION_REFUSED: "is a destination that the settings refuse",
+    FailureCause.NO_READY_ADDRESS: "has no ready address",
+    FailureCause.DESTINATION_REFUSED: "is a destination that the settings forbid",
     FailureCause.CERTIFICATE_REFUSED: "has a certificate that is not trusted",
-    FailureCause.CLIENT_CERTIFICATE_REFUSED: "does not take the certificate that it is shown, or misses one",
-    FailureCause.SECRET_UNAVAILABLE: "is sent nothing, because a Secret is needed for it that cannot be read",
-    FailureCause.TOKEN_UNAVAILABLE: "is sent nothing, because a token of the ServiceAccount is missing",
-    FailureCause.HISTORY_UNAVAILABLE: "is not sent its oldest events: they may be in the history, which cannot be read",
-    FailureCause.CACERTS_UNREADABLE: "is sent nothing, because the CACerts given for it cannot be read",
-    FailureCause.DNS_UNAVAILABLE: "is sent nothing, because no DNS server answers for its host name",
-    FailureCause.OUT_OF_RESOURCES: "is sent nothing, because this machine cannot make another connection",
-    FailureCause.NOT_HTTP: "does not speak HTTP",
-    FailureCause.DELIVERY_FAILED: "does not take events",
+    FailureCause.CLIENT_CERTIFICATE_REFUSED: "rejects the client certificate, or requires one",
+    FailureCause.SECRET_UNAVAILABLE: "gets no events, because a Secret of the route cannot be read",
+    FailureCause.TOKEN_UNAVAILABLE: "gets no events, because there is no token of the ServiceAccount",
+    FailureCause.HISTORY_UNAVAILABLE: "gets no events from before the oldest in Kafka: the history cannot be read",
+    FailureCause.CACERTS_UNREADABLE: "gets no events, because its CACerts cannot be read",
+    FailureCause.DNS_UNAVAILABLE: "gets no events, because no DNS server responds for its host name",
+    FailureCause.OUT_OF_RESOURCES: "gets no events, because this machine cannot open another connection",
+    FailureCause.NOT_HTTP: "does not respond with HTTP",
+    FailureCause.DELIVERY_FAILED: "does not accept events",
 }
-"""What the destination does, for people: words that follow its address."""
+"""What the destination does, as words that follow its address."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class DeliveryState:
     cause: FailureCause = FailureCause.DELIVERY_FAILED
     url: str = ""
     expiring: bool = False
-    """Whether retention will soon remove events that wait from wherever they are kept."""
+    """Whether retention will soon remove events that wait, wherever they are kept."""
 
     @property
     def fails(self) -> bool:
@@ -86,9 +85,9 @@ def delivering_finding(state: DeliveryState | None, paused: bool) -> list[Condit
 def cause(state: DeliveryState) -> tuple[str, str]:
     """Why attempts fail: a reason for programs, and what the destination does, as words that follow its address."""
     if state.status is not None and not 200 <= state.status <= 299:
-        return f"HTTPStatus{state.status}", f"answers {state.status}{_phrase(state.status)}"
+        return f"HTTPStatus{state.status}", f"returns {state.status}{_phrase(state.status)}"
     if state.status is not None:
-        return "ReplyRefused", f"answers {state.status}, but {state.reason}"
+        return "ReplyRefused", f"returns {state.status}, but {state.reason}"
     return state.cause.value, _DOES[state.cause]
 
 
@@ -113,7 +112,7 @@ def delivery_fields(state: DeliveryState | None, paused: bool) -> dict[str, Any]
 
 
 def moment(seconds: float) -> str:
-    """A time as statuses carry it."""
+    """A time in the format of statuses."""
     return rfc3339(datetime.fromtimestamp(seconds, UTC))
 
 
@@ -124,18 +123,15 @@ def _phrase(status: int) -> str:
         return ""
 
 
-# What controllers find out about every route, be it a Trigger or a Subscription, and the warnings that follow.
-
-
 @dataclass(frozen=True, kw_only=True)
 class RouteObservation:
-    """What both kinds have."""
+    """What controllers find out about every route, whether of a Trigger or a Subscription."""
 
     losses: tuple[str, ...] = ()
     delivery: DeliveryState | None = None
     """How deliveries go; None where nothing is known."""
     paused: bool = False
-    identity: SenderIdentity = NOBODY
+    identity: SenderIdentity = NO_IDENTITY
     past: PastObservation = NO_PAST
     secrets: UsedSecrets = NO_SECRETS
 

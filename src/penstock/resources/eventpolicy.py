@@ -1,4 +1,8 @@
-"""EventPolicy (eventing.knative.dev/v1alpha1): from whom Brokers, Channels and sinks take which events."""
+"""EventPolicy (eventing.knative.dev/v1alpha1): which senders may send which events to Brokers, Channels and sinks.
+
+`TargetRules` decides about the events of a sender, `TargetAccess` and `SenderIdentity` are the two sides of it in
+statuses, `SinkGuard` is for targets that are not served by the ingress.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,12 @@ from penstock.filters.predicate import AnyOf, Everything, Not, Predicate
 from penstock.kube.kinds import Obj
 from penstock.oidc.names import ACCOUNT_PREFIX, subject_of
 from penstock.resources import features
-from penstock.resources import metadata as label_selector
 from penstock.resources.admission import AdmissionContext, namespace_of
 from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, true, unknown
 from penstock.resources.features import Transport
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid, missing, within
 from penstock.resources.filters import check_filters
-from penstock.resources.metadata import ObjectIdentity
+from penstock.resources.metadata import ObjectIdentity, selector_matches, selector_problem
 
 # Model.
 
@@ -30,7 +33,7 @@ GROUP, KIND, PLURAL = "eventing.knative.dev", "EventPolicy", "eventpolicies"
 
 @dataclass(frozen=True)
 class EventPolicy:
-    """Who may send what to whom."""
+    """Which senders may send which events to which targets."""
 
     namespace: str
     name: str
@@ -38,12 +41,12 @@ class EventPolicy:
     """Empty: everything in its namespace."""
     filters: list[dict[str, Any]]
     subjects: tuple[str, ...]
-    """Who is meant, as far as the status knows."""
+    """The senders, as far as they are resolved in the status."""
     is_ready: bool
 
     @classmethod
     def read(cls, obj: Obj) -> EventPolicy:
-        """The policy behind a stored object. What its status says of an earlier spec does not count."""
+        """The policy of a stored object. A status of an earlier generation does not count."""
         metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
         ready = find(status.get("conditions"), READY) or {}
         is_current = status.get("observedGeneration", 0) == metadata.get("generation", 0)
@@ -57,7 +60,7 @@ class EventPolicy:
         )
 
     def applies_to(self, group: str, kind: str, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether it is for this object of its namespace."""
+        """Whether it applies to this object of its namespace."""
         return not self.to or any(_names(entry, group, kind, name, labels) for entry in self.to)
 
 
@@ -66,8 +69,8 @@ def _names(entry: Mapping[str, Any], group: str, kind: str, name: str, labels: M
     if reference:
         return _is_kind(reference, group, kind) and str(reference.get("name") or "").lower() == name.lower()
     if selector:
-        sound = label_selector.problem_of(selector) is None
-        return _is_kind(selector, group, kind) and sound and label_selector.matches(selector, labels)
+        valid = selector_problem(selector) is None
+        return _is_kind(selector, group, kind) and valid and selector_matches(selector, labels)
     return False
 
 
@@ -83,7 +86,7 @@ NOTHING = Not(Everything())
 
 
 MOST_SUBJECTS = 1000
-"""Subjects of which it is kept what they may send."""
+"""Subjects whose predicate is cached."""
 
 
 class TargetRules:
@@ -99,7 +102,7 @@ class TargetRules:
         self._allowed: dict[str, Predicate | None] = {}
 
     def why_not(self, subject: str) -> str | None:
-        """Why nothing of what the subject sends is taken; None where some events may be."""
+        """Why no event of the subject is accepted; None where some may be."""
         if self._policies:
             if self._wanted(subject) is not None:
                 return None
@@ -111,12 +114,12 @@ class TargetRules:
         if mode == "allow-same-namespace" and not subject.startswith(self._own):
             return (
                 "no event policy applies here, default-authorization-mode is allow-same-namespace, "
-                f'and the subject "{subject}" is no ServiceAccount of the target\'s namespace'
+                f'and the subject "{subject}" is not a ServiceAccount of the target\'s namespace'
             )
         return None
 
     def why_not_these(self, subject: str, events: Iterable[CloudEvent]) -> str | None:
-        """Why these events of a subject that may send are not taken."""
+        """Why these events of a subject that may send are not accepted; None where they are."""
         if not self._policies:
             return None
         wanted = self._wanted(subject)
@@ -124,11 +127,11 @@ class TargetRules:
             return None
         for event in events:
             if wanted is None or not matches_event(wanted, event):
-                return f'the event policies for the subject "{subject}" do not let the event "{event.id}" pass'
+                return f'the event policies for the subject "{subject}" do not allow the event "{event.id}"'
         return None
 
     def _wanted(self, subject: str) -> Predicate | None:
-        """What the policies take of what the subject sends; None: nothing."""
+        """Which events of the subject the policies allow; None: none."""
         if subject not in self._allowed:
             if len(self._allowed) >= MOST_SUBJECTS:
                 self._allowed.clear()
@@ -270,9 +273,9 @@ def subjects_of(reference: Mapping[str, Any], found: Mapping[str, Any]) -> list[
 
 
 def not_found(reference: Mapping[str, Any], why: str) -> NoSubjects:
-    """The object that a policy refers to is not there."""
-    place = f"{reference.get('namespace') or ''}/{reference.get('name') or ''}"
-    return NoSubjects(_not_resolved(f"failed to get authenticatable {place}: failed to get object {place}: {why}"))
+    """The object that a policy refers to does not exist."""
+    name = f"{reference.get('namespace') or ''}/{reference.get('name') or ''}"
+    return NoSubjects(_not_resolved(f"failed to get authenticatable {name}: failed to get object {name}: {why}"))
 
 
 def _not_resolved(why: str) -> str:
@@ -296,12 +299,12 @@ _MODES: dict[AuthorizationMode, str] = {
 
 @dataclass(frozen=True)
 class SenderIdentity:
-    """The ServiceAccount as which an object sends."""
+    """The ServiceAccount with which an object sends."""
 
     account: str = ""
     """Empty: none is needed."""
     problem: str = ""
-    """Why it is not there."""
+    """Why it does not exist."""
 
     def fields(self) -> dict[str, Any]:
         """`auth` of the status."""
@@ -322,7 +325,7 @@ class TargetAccess:
     """Who may send to an object."""
 
     audience: str | None = None
-    """None: everybody may."""
+    """The audience that tokens must have; None: everyone may send, without a token."""
     mode: AuthorizationMode = "allow-same-namespace"
     policies: tuple[Policy, ...] = ()
     """Those that apply, by name."""
@@ -347,7 +350,7 @@ class TargetAccess:
         return true(EVENT_POLICIES_READY, "DefaultAuthorizationMode", f'Default authz mode is "{_MODES[self.mode]}"')
 
 
-NOBODY = SenderIdentity()
+NO_IDENTITY = SenderIdentity()
 OPEN = TargetAccess()
 
 
@@ -356,12 +359,12 @@ OPEN = TargetAccess()
 
 @dataclass(frozen=True)
 class SinkGuard:
-    """What one JobSink, or the Service of an EventTransform or IntegrationSink, asks of requests."""
+    """What one JobSink, or the Service of an EventTransform or IntegrationSink, requires of requests."""
 
     transport: Transport = "disabled"
     rules: TargetRules | None = None
-    """None: everybody may send."""
+    """None: everyone may send."""
 
-    def takes(self, scheme: str) -> bool:
-        """Whether events come in by `http` or by `https`."""
+    def accepts(self, scheme: str) -> bool:
+        """Whether events are accepted over `http`, or over `https`."""
         return scheme != ("http" if self.transport == "strict" else "https" if self.transport == "disabled" else "")

@@ -37,7 +37,7 @@ SUFFIX = "-jsonata"
 
 @dataclass(frozen=True)
 class EventTransform:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     obj: Obj
     identity: ObjectIdentity

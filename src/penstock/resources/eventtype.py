@@ -31,7 +31,7 @@ def reference_of(obj: Obj) -> KReference | None:
     return KReference.read(reference, ObjectIdentity.read(obj).namespace) if any(reference.values()) else None
 
 
-class Passed(NamedTuple):
+class SeenEvent(NamedTuple):
     """An event whose type has no description yet: the fields of an EventType for it."""
 
     type: str
@@ -49,36 +49,36 @@ class SentTo(NamedTuple):
     address: str = "http"
 
 
-def name_of(place: SentTo, passed: Passed) -> str:
-    """The name of the EventType that is made: the same for the same place, type and source."""
-    identity = place.identity
-    text = f"{passed.type}{passed.source}{identity.namespace}{identity.name}"
+def name_of(target: SentTo, seen: SeenEvent) -> str:
+    """The name of the EventType to create: the same for the same target, type and source."""
+    identity = target.identity
+    text = f"{seen.type}{seen.source}{identity.namespace}{identity.name}"
     digest = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
     return _as_name(f"et-{identity.name}-{digest}")
 
 
-def describe(place: SentTo, passed: Passed) -> Obj:
-    """The EventType of an event, as it is created. It goes when the place goes."""
-    identity = place.identity
-    owner = {"apiVersion": place.api_version, "kind": place.kind, "name": identity.name}
+def event_type_of(target: SentTo, seen: SeenEvent) -> Obj:
+    """The EventType of an event, to be created. It is deleted with the target."""
+    identity = target.identity
+    owner = {"apiVersion": target.api_version, "kind": target.kind, "name": identity.name}
     attributes: list[dict[str, Any]] = [
-        {"name": "type", "required": True, "value": passed.type},
-        {"name": "source", "required": True, "value": passed.source},
-        {"name": "schemadata", "required": True, **({"value": passed.schema} if passed.schema else {})},
-        {"name": "specversion", "required": True, "value": passed.specversion},
+        {"name": "type", "required": True, "value": seen.type},
+        {"name": "source", "required": True, "value": seen.source},
+        {"name": "schemadata", "required": True, **({"value": seen.schema} if seen.schema else {})},
+        {"name": "specversion", "required": True, "value": seen.specversion},
         {"name": "id", "required": True},
     ]
     return {
         "apiVersion": NEWEST,
         "kind": KIND,
         "metadata": {
-            "name": name_of(place, passed),
+            "name": name_of(target, seen),
             "namespace": identity.namespace,
             "ownerReferences": [{**owner, "uid": identity.uid}],
         },
         "spec": {
             "attributes": attributes,
-            "reference": {**owner, "namespace": identity.namespace, "address": place.address},
+            "reference": {**owner, "namespace": identity.namespace, "address": target.address},
             "description": DESCRIPTION,
         },
     }

@@ -57,7 +57,7 @@ def warnings(data: Mapping[str, str]) -> list[str]:
                 warnings.append(f'feature "{name}" is off: "{value}" is neither "disabled", "permissive" nor "strict"')
         elif name == AUTHORIZATION_MODE:
             if not any(_same(value, known) for known in get_args(AuthorizationMode)):
-                warnings.append(f'feature "{name}" is "{authorization_mode(data)}": "{value}" is no such mode')
+                warnings.append(f'feature "{name}" is "{authorization_mode(data)}": "{value}" is not a mode')
         elif _is_switch(name) and not any(_same(value, known) for known in ("enabled", "disabled")):
             warnings.append(f'feature "{name}" is off: "{value}" is neither "enabled" nor "disabled"')
     return warnings

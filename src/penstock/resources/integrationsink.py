@@ -38,7 +38,7 @@ _PREFIX = "CAMEL_KAMELET_LOG_SINK"
 
 @dataclass(frozen=True)
 class IntegrationSink:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     obj: Obj
     identity: ObjectIdentity
@@ -139,7 +139,7 @@ class IntegrationSinkObservation:
 
 
 def status_of(obj: Obj, seen: IntegrationSinkObservation, now: str) -> dict[str, Any]:
-    """The IntegrationSink's status. It has an address once something answers there."""
+    """The IntegrationSink's status. It has an address once its Deployment is available."""
     wanted = IntegrationSink.read(obj)
     previous = (obj.get("status") or {}).get("conditions") or []
     running = _deployment_finding(wanted, seen)

@@ -41,7 +41,7 @@ _TOKEN = {
 
 @dataclass(frozen=True)
 class IntegrationSource:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     obj: Obj
     identity: ObjectIdentity

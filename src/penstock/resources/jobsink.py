@@ -84,7 +84,7 @@ def secret_of(sink: Obj, job: Obj, event: bytes) -> Obj:
 
 
 def location_of(namespace: str, name: str, source: str, event_id: str) -> str:
-    """Where the state of an event's Job can be asked for."""
+    """The path of the state of an event's Job."""
     parts = ("namespaces", namespace, "name", name, "sources", source, "ids", event_id)
     return "".join(f"/{quote(part, safe='')}" for part in parts)
 
@@ -140,7 +140,7 @@ def fill(obj: Obj, ctx: AdmissionContext) -> None:
 
 
 def fill_job(job: dict[str, Any] | None) -> None:
-    """Tells every container of the Job that it runs once for each event."""
+    """Sets `K_EXECUTION_MODE` in every container of the Job: it runs once for each event."""
     pod = pod_of(job)
     for container in [*(pod.get("containers") or []), *(pod.get("initContainers") or [])]:
         env = container.get("env") or []

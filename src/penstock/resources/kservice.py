@@ -29,7 +29,7 @@ _OF_SERVING = ("containerConcurrency", "timeoutSeconds", "responseStartTimeoutSe
 
 @dataclass(frozen=True)
 class KService:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     obj: Obj
     identity: ObjectIdentity

@@ -1,4 +1,4 @@
-"""The part of an object's metadata that names it, and names that components of penstock share."""
+"""Names, identities, owners and labels of objects, and the names in metadata that components of penstock share."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 LONGEST_NAME = 253
 NODE_NAME = "penstock"
-"""The one Node of the embedded API: what Pods have as their `spec.nodeName`."""
+"""The one Node of the embedded API: the `spec.nodeName` of its Pods."""
 POD_PORTS = "penstock.dev/pod-ports"
-"""Annotation of Pods whose ports are others than their containers say, `8080=41234,…`; written by the node."""
+"""Annotation with the actual ports of a Pod by those in its spec, `8080=41234,…`; written by the node."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 def is_object_name(text: str) -> bool:
-    """Whether an object can have this name: that of a DNS subdomain."""
+    """Whether an object can have this name: it must be a DNS subdomain."""
     return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
 class ObjectIdentity:
-    """Which object, and which state of its spec."""
+    """Which object, and which generation of its spec."""
 
     namespace: str
     name: str
@@ -60,25 +60,21 @@ def controller_of(obj: dict[str, Any]) -> dict[str, Any] | None:
     return next((owner for owner in owners if owner.get("controller")), None)
 
 
-# Whether an object already is as it is wanted, although the server has filled in defaults.
-
-
-def covers(held: object, wanted: object) -> bool:
-    """Whether all that is wanted is there; what else is there counts not. Lists are compared item by item."""
+def is_subset(wanted: object, held: object) -> bool:
+    """Whether an object has all wanted fields; others, such as defaults of the server, are ignored. Lists are compared
+    item by item."""
     if isinstance(wanted, dict) and isinstance(held, dict):
-        return all(name in held and covers(held[name], value) for name, value in wanted.items())
+        return all(name in held and is_subset(value, held[name]) for name, value in wanted.items())
     if isinstance(wanted, list) and isinstance(held, list):
-        return len(wanted) == len(held) and all(map(covers, held, wanted))
+        return len(wanted) == len(held) and all(map(is_subset, wanted, held))
     return held == wanted
 
-
-# Label selectors: which labels they ask for, and what is wrong with them in Kubernetes' words.
 
 _WITH_VALUES, _WITHOUT_VALUES = ("In", "NotIn"), ("Exists", "DoesNotExist")
 
 
-def matches(selector: Mapping[str, Any], labels: Mapping[str, Any] | None) -> bool:
-    """Whether the labels are asked for; an empty selector asks for nothing, and every object has that."""
+def selector_matches(selector: Mapping[str, Any], labels: Mapping[str, Any] | None) -> bool:
+    """Whether a label selector selects objects with these labels; an empty one selects all."""
     labels = labels or {}
     plain = (selector.get("matchLabels") or {}).items()
     return all(labels.get(name) == value for name, value in plain) and all(
@@ -86,8 +82,8 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, Any] | None) -> bo
     )
 
 
-def problem_of(selector: Mapping[str, Any]) -> str | None:
-    """What is wrong with the selector."""
+def selector_problem(selector: Mapping[str, Any]) -> str | None:
+    """Why a label selector is invalid, in the words of Kubernetes; None where it is valid."""
     for term in selector.get("matchExpressions") or ():
         operator, values = term.get("operator"), term.get("values") or []
         if operator not in (*_WITH_VALUES, *_WITHOUT_VALUES):

@@ -50,7 +50,7 @@ def filter_name(parallel: str, branch: int) -> str:
 
 @dataclass(frozen=True)
 class Parallel:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     name: str
     wiring: Wiring

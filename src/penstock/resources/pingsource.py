@@ -13,7 +13,7 @@ from penstock.kube.kinds import Obj
 from penstock.resources.admission import AdmissionContext
 from penstock.resources.conditions import conclude, false, true, unknown
 from penstock.resources.destinations import ResolvedAddress, Unresolved
-from penstock.resources.eventpolicy import NOBODY, SenderIdentity
+from penstock.resources.eventpolicy import NO_IDENTITY, SenderIdentity
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid, within
 from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.schedules import BadLocation, BadSchedule, check_fires, parse
@@ -36,7 +36,7 @@ EVERY_MINUTE = "* * * * *"
 
 @dataclass(frozen=True)
 class PingSource:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     schedule: str
@@ -178,7 +178,7 @@ class PingObservation:
     """Why the schedule cannot be kept; only of objects that no admission has seen."""
     trouble: str | None = None
     """Why events wait for the sink; None where none does."""
-    identity: SenderIdentity = NOBODY
+    identity: SenderIdentity = NO_IDENTITY
 
 
 def status_of(obj: Obj, seen: PingObservation, now: str) -> dict[str, Any]:

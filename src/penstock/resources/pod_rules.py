@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from penstock.kube.paths import why_no_segment
+from penstock.kube.paths import segment_faults
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid, missing
 
 Spec = Mapping[str, Any]
@@ -55,7 +55,7 @@ class Fault(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The machine-readable cause in Kubernetes' answer."""
+        """The machine-readable cause in a response of Kubernetes."""
         return f"FieldValue{self.kind}"
 
     @property
@@ -208,7 +208,7 @@ def _source(volume: Spec, where: str) -> list[Fault]:
 def _object_volume(source: Spec, where: str, field: str) -> list[Fault]:
     name = source.get(field) or ""
     # Kubernetes stores any name here, but a kubelet cannot request one that is not a path segment.
-    faults = _named(f"{where}.{field}", name, why_no_segment)
+    faults = _named(f"{where}.{field}", name, segment_faults)
     for place, item in _numbered(f"{where}.items", source.get("items") or ()):
         if not item.get("key"):
             faults.append(Fault(f"{place}.key", "Required"))

@@ -1,4 +1,7 @@
-"""Replay (penstock.dev/v1alpha1): events that come once more."""
+"""Replay (penstock.dev/v1alpha1): past events are delivered again.
+
+Triggers and Subscriptions that ask for past events when they are created have the conditions at the end of this module.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class ReplaySpec:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     target: KReference | None
@@ -108,7 +111,7 @@ def _fill_reference(ref: object, versions: Mapping[str, str], namespace: str) ->
 
 
 _LONG_AGO = 1e10
-"""Stands for when the Replay is made, where only the order of two moments matters and both are durations."""
+"""A stand-in for the time when the Replay is created, where two durations before it are compared."""
 
 
 def check(obj: Obj, old: Obj | None, ctx: AdmissionContext) -> FieldErrors:
@@ -203,7 +206,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True)
 class ReplayFailure:
-    """Why it can never be done."""
+    """Why it can never be completed."""
 
     reason: str
     message: str
@@ -214,7 +217,7 @@ class ReplayObservation:
     """What the controller has found out."""
 
     unresolved: ReplayFailure | None = None
-    """Why it cannot begin, or go on, for now."""
+    """Why it cannot begin or continue for now."""
     failure: ReplayFailure | None = None
     partitions: Sequence[PartitionProgress] = ()
     """Empty until it has begun."""
@@ -225,7 +228,7 @@ class ReplayObservation:
 
     @property
     def complete(self) -> bool:
-        """Whether everything has been looked at and delivered, or given up."""
+        """Whether every event has been delivered, dropped or sent to the dead letter sink."""
         return bool(self.partitions) and all(one.finished for one in self.partitions)
 
 
@@ -282,11 +285,11 @@ def _delivered(seen: ReplayObservation, counts: dict[str, Any]) -> ConditionFind
 
 
 def _retained(seen: ReplayObservation, counts: dict[str, Any], previous: Iterable[Any]) -> list[ConditionFinding]:
-    """Lost events stay in the status, for those who look at the Replay later."""
+    """Lost events stay in the status of a Replay."""
     missing = counts.get("missing") or 0
     message = str((find(previous, EVENTS_RETAINED) or {}).get("message") or "")
     if missing:
-        message = f"{missing} events, not all of them of this Replay, were no longer kept when it came to them"
+        message = f"{missing} events, not all of them of this Replay, were no longer kept when it reached them"
     elif seen.not_kept:
         message = seen.not_kept
     return [ConditionFinding(EVENTS_RETAINED, "False", "EventsLost", message, "Warning")] if message else []
@@ -296,13 +299,13 @@ def _counts(seen: ReplayObservation) -> dict[str, Any]:
     counted, failed = sum(one.counted for one in seen.partitions), sum(one.failed for one in seen.partitions)
     under_way = sum(one.under_way for one in seen.partitions)
     length = sum(max(0, one.end - one.begin) for one in seen.partitions)
-    looked_at = sum(min(max(0, one.position - one.begin), max(0, one.end - one.begin)) for one in seen.partitions)
+    read = sum(min(max(0, one.position - one.begin), max(0, one.end - one.begin)) for one in seen.partitions)
     return {
         "counted": counted,
         "sent": 0 if seen.dry_run else max(0, counted - failed - under_way),
         "failed": failed,
         "missing": sum(one.missing for one in seen.partitions),
-        "progress": f"{100 * looked_at // length if length else 100}%",
+        "progress": f"{100 * read // length if length else 100}%",
         "partitions": [
             {
                 "partition": one.partition,
@@ -334,10 +337,10 @@ NOT_KEPT = "PastNotKept"
 class PastObservation:
     """What the controller has found out."""
 
-    asked: bool = False
-    """Whether something delivers the past just now."""
+    requested: bool = False
+    """Whether past events are being delivered."""
     partitions: Sequence[PartitionProgress] = ()
-    """How far that has got; empty until it has begun."""
+    """The progress; empty until it has begun."""
     not_kept: str = ""
     """Which of the requested events are no longer kept."""
 
@@ -354,26 +357,29 @@ def past_findings(
 
 
 def past_is(state: State, obj: Obj) -> bool:
-    """Whether its past has been delivered or given up (`True`), or is being delivered (`Unknown`)."""
+    """Whether the delivery of past events has ended (`True`), or is under way (`Unknown`)."""
     previous_condition = find((obj.get("status") or {}).get("conditions"), PAST_DELIVERED) or {}
     return previous_condition.get("status") == state
 
 
 def _delivered_past(previous: Iterable[Mapping[str, Any]], seen: PastObservation) -> list[ConditionFinding]:
-    if not seen.asked:
+    if not seen.requested:
         return _again(find(previous, PAST_DELIVERED))
     length = sum(one.end - one.begin for one in seen.partitions)
     if not (seen.partitions and all(one.finished for one in seen.partitions)):
-        looked_at = sum(min(one.position, one.end) - one.begin for one in seen.partitions)
-        percent = 100 * looked_at // length if length else 0
-        message = f"Events from before it was made come beside new ones; {percent} % are looked through."
+        read = sum(min(one.position, one.end) - one.begin for one in seen.partitions)
+        percent = 100 * read // length if length else 0
+        message = f"Events from before it was created are delivered beside new ones; {percent} % have been read."
         return [ConditionFinding(PAST_DELIVERED, "Unknown", "Delivering", message, "Info")]
     if not length:
-        message = "All events that it asked for are among those that Kafka has."
+        message = "Kafka has all events that it asked for."
         return [ConditionFinding(PAST_DELIVERED, "True", "NothingOlder", message, "Info")]
     counted, failed = sum(one.counted for one in seen.partitions), sum(one.failed for one in seen.partitions)
     missing = sum(one.missing for one in seen.partitions)
-    parts = [f"{counted} events from before it was made", f"{failed} of them could not be delivered" if failed else ""]
+    parts = [
+        f"{counted} events from before it was created",
+        f"{failed} of them could not be delivered" if failed else "",
+    ]
     parts.append(f"{missing} events, not all of them for it, were no longer kept" if missing else "")
     return [ConditionFinding(PAST_DELIVERED, "True", "Delivered", "; ".join(filter(None, parts)), "Info")]
 

@@ -1,4 +1,4 @@
-"""RequestReply (eventing.knative.dev/v1alpha1): an answer to a request, though there is a Broker in between."""
+"""RequestReply (eventing.knative.dev/v1alpha1): requests and responses through a Broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PART_OF = {"eventing.knative.dev/part-of": "request-reply"}
 
 @dataclass(frozen=True)
 class RequestReply:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     obj: Obj
     identity: ObjectIdentity

@@ -83,11 +83,11 @@ def _key(name: str, text: bytes) -> bytes:
     return key
 
 
-# Which Secrets a Trigger or Subscription uses, whether they are of use, and the condition that says so. A route whose
-# Secret is missing or malformed sends nothing until that is mended: its events wait.
+# Which Secrets a Trigger or Subscription uses, whether they are valid, and the condition about that. A route whose
+# Secret is missing or malformed sends nothing until it is fixed: its events wait.
 
 SECRETS_RESOLVED = "SecretsResolved"
-"""There only where a Secret is asked for."""
+"""The condition; present only where an annotation names a Secret."""
 
 Look = Callable[[str], Mapping[str, Any] | str]
 """The Secret of this name in the namespace, or why there is none and what to do."""
@@ -110,18 +110,18 @@ SHOWING = Use(CLIENT_CERTIFICATE, "ClientCertificate", client_certificate)
 
 @dataclass(frozen=True)
 class UsedSecret:
-    """A Secret that is asked for, as it was found."""
+    """A Secret that an annotation names, and its state."""
 
     name: str
     version: str = ""
-    """Empty: it is of no use."""
+    """Empty: it cannot be used."""
     reason: str = ""
     message: str = ""
 
 
 @dataclass(frozen=True)
 class UsedSecrets:
-    """All that a Trigger or Subscription asks for."""
+    """The Secrets of a Trigger or Subscription."""
 
     signing: UsedSecret | None = None
     client_certificate: UsedSecret | None = None
@@ -135,7 +135,7 @@ class UsedSecrets:
         return [true(SECRETS_RESOLVED) if useless is None else false(SECRETS_RESOLVED, useless.reason, useless.message)]
 
 
-NONE = UsedSecrets()
+NO_SECRETS = UsedSecrets()
 
 
 def find_secret(use: Use, name: str | None, look: Look) -> UsedSecret | None:

@@ -1,4 +1,4 @@
-"""Sequence (flows.knative.dev/v1): steps that each get the answer of the one before."""
+"""Sequence (flows.knative.dev/v1): steps that each get the reply of the one before."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def part_name(sequence: str, step: int) -> str:
 
 @dataclass(frozen=True)
 class Sequence:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     name: str
     wiring: Wiring
@@ -59,7 +59,7 @@ class Sequence:
         return [self.wiring.channel(part_name(self.name, step)) for step in range(len(self.steps))]
 
     def subscriptions(self) -> list[Obj]:
-        """The Subscription of each step; its answers go to the next Channel, those of the last to the reply."""
+        """The Subscription of each step; its replies are sent to the next Channel, those of the last to the reply."""
         return [self._subscription(number, step) for number, step in enumerate(self.steps)]
 
     def _subscription(self, number: int, step: dict[str, Any]) -> Obj:

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.kube.kinds import Obj
-from penstock.resources import metadata as label_selector
 from penstock.resources.admission import AdmissionContext, namespace_of
 from penstock.resources.conditions import ConditionFinding, conclude, false, true
 from penstock.resources.destinations import ResolvedAddress, Unresolved, fill_destination, fill_namespace
-from penstock.resources.eventpolicy import NOBODY, OIDC_IDENTITY_CREATED, SenderIdentity
+from penstock.resources.eventpolicy import NO_IDENTITY, OIDC_IDENTITY_CREATED, SenderIdentity
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid, missing, within
-from penstock.resources.metadata import ObjectIdentity, controller_of
+from penstock.resources.metadata import ObjectIdentity, controller_of, selector_matches, selector_problem
 from penstock.resources.sources import SINK_PROVIDED, check_source, sink_fields
 
 # Model.
@@ -47,12 +46,12 @@ class Subject:
             return False
         if self.name:
             return bool(metadata.get("name") == self.name)
-        return self.selector is not None and label_selector.matches(self.selector, metadata.get("labels"))
+        return self.selector is not None and selector_matches(self.selector, metadata.get("labels"))
 
 
 @dataclass(frozen=True)
 class SinkBinding:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     subject: Subject
@@ -106,7 +105,7 @@ def bound(obj: Obj, environment: Environment, bundles: Collection[str] = (), tok
     """The object with these variables in its containers, and with the ConfigMaps and the Secret of these names as
     volumes of each, in place of what it has of both; the same object if it has them.
 
-    A Deployment that stands for another object stays as it is: that object's controller writes its template, and would
+    A Deployment that another object owns stays as it is: that object's controller writes its template, and would
     take out again what is put in here."""
     if (controller_of(obj) or {}).get("kind") in WRITTEN_BY_OTHERS:
         return obj
@@ -235,7 +234,7 @@ def _check_choice(name: str, selector: Obj | None) -> FieldErrors:
     if name and selector is not None:
         return [FieldError("expected exactly one, got both", ("selector", "name"))]
     if selector is not None:
-        problem = label_selector.problem_of(selector)
+        problem = selector_problem(selector)
         return [] if problem is None else [invalid(problem, "selector")]
     if not name:
         return [FieldError("expected exactly one, got neither", ("selector", "name"))]
@@ -259,7 +258,7 @@ NO_AUDIENCE = "Sink has no audience defined"
 class SubjectCredentials:
     """As whom the subject sends, and the Secret that holds its token."""
 
-    identity: SenderIdentity = NOBODY
+    identity: SenderIdentity = NO_IDENTITY
     secret: str = ""
     """Empty: there is none."""
     problem: str = ""

@@ -33,7 +33,7 @@ GROUP, KIND, PLURAL = "messaging.knative.dev", "Subscription", "subscriptions"
 
 @dataclass(frozen=True)
 class Subscription:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     channel: KReference

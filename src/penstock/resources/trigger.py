@@ -40,7 +40,7 @@ INJECTION_ANNOTATION = "eventing.knative.dev/injection"
 
 @dataclass(frozen=True)
 class Trigger:
-    """What is asked for."""
+    """The spec of the object, as far as the controllers use it."""
 
     identity: ObjectIdentity
     broker: str

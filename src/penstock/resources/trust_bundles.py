@@ -1,7 +1,7 @@
-"""Trust bundles: ConfigMaps of the system namespace with authorities that destinations are believed by, as in Knative.
+"""Trust bundles: ConfigMaps of the system namespace with authorities that are trusted for destinations, as in Knative.
 
-Programs in Pods cannot hear of them from the routes. So the namespaces that have SinkBindings get copies, which their
-Pods mount: each bundle as it is, and one file with the certificates of all.
+Programs in Pods do not get them with the routes. So the namespaces of SinkBindings get copies, which their Pods mount:
+each bundle as it is, and one file with the certificates of all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Sends an event until its sink accepts it, and keeps the reason of a delay for the status."""
+"""Sends the events of sources to their sinks, until they are accepted.
+
+`Sinks` sends one event by HTTP: a 2xx accepts it. The number of concurrent requests is limited per host, so that a slow
+sink does not affect others. Destinations are checked as for deliveries: by the addresses that a name has now, and the
+connection is made to a checked address, so that the name cannot resolve to another one in between. `SourceDeliveries`
+retries one event after the other, and keeps the reason of a delay for the status.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +28,7 @@ from penstock.runtime.hosts import without_userinfo
 from penstock.runtime.rate_limit import pause_after
 from penstock.runtime.times import rfc3339
 from penstock.sources.targets import Refused, targets_of
-from penstock.web.http_clients import Answer, answer_of, client_builder
-
-# One event to one sink by HTTP: accepted with a 2xx, or not, with the reason. A sink may hang or be slow without harm
-# to the others: how many requests may be under way is counted for each host. Where events may go is judged as for
-# deliveries: by the addresses that a name has now, and the connection is made to one that was judged, so that the
-# name cannot lead elsewhere in between.
+from penstock.web.http_clients import HttpResponse, client_builder, response_to
 
 USER_AGENT = "penstock-sources"
 TIMEOUT = timedelta(seconds=30)
@@ -37,26 +38,34 @@ MOST_CLIENTS = 256
 SHOWN_BODY = 200
 
 REFUSED_FOR_GOOD = frozenset({400, 413, 415, 422, 431})
-"""Answers about the event itself: it is malformed, or too large."""
+"""Statuses about the event itself: it is malformed, or too large."""
+
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 30.0
+REPORTED_AFTER = 3
+"""Failures in a row before they are reported: fewer may be a restart of the sink."""
 
 Locate = Callable[[str], Location]
 GetToken = Callable[[str, str, str], Awaitable[str]]
 """The token of a ServiceAccount, by its namespace, its name and the audience."""
+Send = Callable[[ResolvedAddress, CloudEvent, str], Awaitable[None]]
+Letter = tuple[ResolvedAddress, CloudEvent, str]
+"""The sink, the event, and the namespace of the source."""
 
 
-class NotAccepted(Exception):  # the sink's answer, not a defect
-    """The sink did not take the event; the text says why."""
+class NotAccepted(Exception):
+    """The sink did not accept the event; the message says why."""
 
     def __init__(self, why: str, status: int | None = None) -> None:
         super().__init__(why)
         self.status = status
-        """The sink's answer; None where there was none."""
+        """The status of the response; None where there was none."""
         self.for_good = status in REFUSED_FOR_GOOD
-        """Whether it is the event that the sink does not want, now or later."""
+        """Whether the event itself was rejected, so that retrying does not help."""
 
 
 class Sinks:
-    """Sends events. Connections are opened with the first event, so that a stack without sources has none."""
+    """Sends events. Connections are opened with the first event."""
 
     def __init__(
         self,
@@ -65,7 +74,7 @@ class Sinks:
         destinations: Destinations | None = None,
         trusted: Callable[[], str] = str,
     ) -> None:
-        """`trusted` are certificates, in PEM, by which every sink may be believed."""
+        """`trusted` returns certificate authorities, in PEM, that are trusted for every sink."""
         self._locate, self._token, self._destinations, self._trusted = locate, token, destinations, trusted
         self._clients: OrderedDict[tuple[str | None, str, tuple[str, str, int] | None], Client] = OrderedDict()
         self._turns: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST_PER_HOST))
@@ -79,7 +88,7 @@ class Sinks:
         await self.close()
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Closes the connections."""
         for client in self._clients.values():
             await client.close()
         self._clients.clear()
@@ -94,9 +103,9 @@ class Sinks:
             location = self._locate(sink.url)
             for target in await targets_of(location, self._destinations, namespace):
                 try:
-                    answer = await self._request(sink, target, event, namespace)
+                    response = await self._request(sink, target, event, namespace)
                 except ConnectError as error:
-                    unreachable = error  # another address of the name may answer
+                    unreachable = error  # another address of the name may be reachable
                 else:
                     break
             else:
@@ -104,16 +113,15 @@ class Sinks:
         except (NothingThere, Refused) as error:
             raise NotAccepted(str(error)) from error
         except Exception as error:
-            # What one source asks for (a URL, a header, a certificate) may be impossible in many ways; it must not end
-            # the others.
+            # URL, header or certificate of one source may be invalid in many ways; that must not end the other sources.
             raise NotAccepted(without_userinfo(f"{type(error).__name__}: {error}")[:SHOWN_BODY]) from error
-        if 200 <= answer.status < 300:
+        if 200 <= response.status < 300:
             return
-        said = answer.body.decode("utf-8", "replace").strip()
-        message = f"{without_userinfo(sink.url)} answered {answer.status}" + (f": {said}" if said else "")
-        raise NotAccepted(message, answer.status)
+        body = response.body.decode("utf-8", "replace").strip()
+        message = f"{without_userinfo(sink.url)} returned {response.status}" + (f": {body}" if body else "")
+        raise NotAccepted(message, response.status)
 
-    async def _request(self, sink: ResolvedAddress, target: Target, event: CloudEvent, namespace: str) -> Answer:
+    async def _request(self, sink: ResolvedAddress, target: Target, event: CloudEvent, namespace: str) -> HttpResponse:
         headers, body = http.to_binary(event)
         request = self._client(sink.ca_certs, target).post(target.url).headers(headers)
         request = request.header("Kn-Namespace", namespace)
@@ -121,10 +129,10 @@ class Sinks:
             request = request.bearer_auth(await self._token(namespace, sink.account, sink.audience))
         if target.host:
             request = request.header("Host", target.host)
-        return await answer_of(request.body_bytes(body), SHOWN_BODY, cut=True)
+        return await response_to(request.body_bytes(body), SHOWN_BODY, cut=True)
 
     def _client(self, ca_certs: str | None, target: Target) -> Client:
-        """A client that knows the address of the URL's name."""
+        """A client that uses the given address for the URL's host name."""
         trusted = self._trusted()
         kind = (ca_certs, trusted, target.lead)
         if kind not in self._clients:
@@ -141,16 +149,6 @@ class Sinks:
         return self._clients[kind]
 
 
-FIRST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 30.0
-TOLD_AFTER = 3
-"""Failures in a row before they are reported: a restart of the sink is not."""
-
-Send = Callable[[ResolvedAddress, CloudEvent, str], Awaitable[None]]
-Letter = tuple[ResolvedAddress, CloudEvent, str]
-"""Where to, what, and the namespace of the source."""
-
-
 class SourceDeliveries:
     """The deliveries of one source, one after the other."""
 
@@ -161,13 +159,13 @@ class SourceDeliveries:
         self._changed = asyncio.Event()
 
     def hurry(self) -> None:
-        """What is sent, or where to, has changed: a pause before the next try is cut short."""
+        """The event or the sink has changed: ends a pause before the next attempt."""
         self._changed.set()
 
     async def deliver(self, letter: Callable[[], Letter | None], *, skip_refused: bool = False) -> bool:
-        """Tries until accepted; False as soon as there is nothing to send any more. Each try asks for it anew.
+        """Retries until the event is accepted. Each attempt calls `letter`; False when that has nothing to send.
 
-        With `skip_refused` an event that the sink refuses for good is reported and left out.
+        With `skip_refused` an event that the sink rejects for good is reported and left out.
         """
         failures, since = 0, rfc3339()
         while True:
@@ -182,7 +180,7 @@ class SourceDeliveries:
                     self._report(f"an event of {since} was refused: {refusal}")
                     return True
                 failures += 1
-                if failures >= TOLD_AFTER:
+                if failures >= REPORTED_AFTER:
                     self._report(f"events wait since {since}: {refusal}")
                 await self._pause(pause_after(failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
             else:

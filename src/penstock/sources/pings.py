@@ -1,7 +1,7 @@
-"""Fires the PingSources: one loop over one agenda, a note before each event, and a sender only while something waits.
+"""Sends the events of PingSources: one loop with one agenda for all of them, and a task per source while events wait.
 
-Every tick goes through the same steps: it is due, it is written down, it is sent until the sink accepts it, it is
-struck out. What a stop or a crash interrupts is taken up at the next start.
+Every tick goes through the same steps: it is due, it is stored, its event is sent until the sink accepts it, and it is
+deleted. What a stop or a crash interrupts is resumed at the next start.
 """
 
 from __future__ import annotations
@@ -31,14 +31,22 @@ from penstock.runtime.times import rfc3339_of
 from penstock.sources.deliveries import Letter, Send, SourceDeliveries
 from penstock.sources.ticks import Changes, Due, Missed, Noted, TickNotes, due_between
 
-# A PingSource that can fire: where its events go, and what they are.
+log = structlog.get_logger()
+
+GATHER_SECONDS = 0.05
+"""Events that are accepted at about the same time are recorded together."""
+LONGEST_REST_SECONDS = 10.0
+"""A changed clock is noticed after this long."""
+RETRY_SECONDS = 1.0
+DRAIN_SECONDS = 3.0
+MOST_WAITING = 10_000
 
 _IDS = uuid.UUID("6f0b9a52-5f8e-4b0c-9a1d-0e6f3c1d7a44")
 
 
 @dataclass(frozen=True)
 class Ping:
-    """A PingSource with its schedule read and its sink found."""
+    """A PingSource with its parsed schedule and its resolved sink."""
 
     source: PingSource
     schedule: CronSchedule
@@ -51,7 +59,7 @@ class Ping:
 
 
 def event_at(ping: Ping, tick: int) -> CloudEvent:
-    """The event of a tick. The same tick always has the same id, so that one sent twice can be recognised."""
+    """The event of a tick. Its id follows from the tick, so that duplicates can be recognised."""
     source = ping.source
     attributes = {
         "specversion": "1.0",
@@ -66,18 +74,15 @@ def event_at(ping: Ping, tick: int) -> CloudEvent:
     return CloudEvent(attributes, source.data)
 
 
-# When which source is next: one heap for all, so that a thousand sources that wait cost what one does.
-
-
 class Agenda:
-    """The next moment of each source."""
+    """The next tick of each source, in one heap, so that waiting is cheap however many sources there are."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, str]] = []
         self._next: dict[str, int] = {}
 
     def put(self, uid: str, moment: int | None) -> None:
-        """The source is next at that moment; None: never."""
+        """Sets the next tick of the source; None: it has none."""
         if moment is None:
             self._next.pop(uid, None)
         elif self._next.get(uid) != moment:
@@ -85,12 +90,12 @@ class Agenda:
             heapq.heappush(self._heap, (moment, uid))
 
     def first(self) -> int | None:
-        """The moment of whichever source is next."""
+        """The earliest tick."""
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
     def take(self, now: int) -> list[str]:
-        """The sources whose moment has come. Each waits for its next `put`."""
+        """Removes and returns the sources that are due."""
         taken = []
         while (moment := self.first()) is not None and moment <= now:
             uid = heapq.heappop(self._heap)[1]
@@ -99,42 +104,31 @@ class Agenda:
         return taken
 
     def _drop_stale(self) -> None:
-        """Entries that a later `put` has replaced stay in the heap until they come up."""
+        """Entries that a later `put` has replaced stay in the heap until they are first."""
         while self._heap and self._next.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
-
-
-log = structlog.get_logger()
-
-GATHER_SECONDS = 0.05
-"""What is accepted at about the same time is written down together."""
-LONGEST_REST_SECONDS = 10.0
-"""A clock that was set is noticed after this long."""
-RETRY_SECONDS = 1.0
-DRAIN_SECONDS = 3.0
-MOST_WAITING = 10_000
 
 
 class PingListener(Protocol):
     """Observers of a source's state."""
 
     def trouble_changed(self, uid: str) -> None:
-        """The source waits for its sink, or waits no more; see `PingRunner.trouble`."""
+        """The source begins or stops waiting for its sink; see `PingRunner.trouble`."""
 
     def ticks_missed(self, uid: str, missed: Missed) -> None:
-        """Ticks of the source were not fired."""
+        """Ticks of the source were missed."""
 
 
 @dataclass
 class _Source:
-    """A source that is known, and fires as long as it has a ping."""
+    """A source; it is active while it has a ping."""
 
     uid: str
     deliveries: SourceDeliveries
     waiting: deque[int]
     last: int
     schedule: str
-    """What `last` belongs to; where the schedule is another, ticks count from then on."""
+    """The schedule of `last`; when it changes, ticks count from that time on."""
     ping: Ping | None = None
     sending: bool = False
 
@@ -161,7 +155,7 @@ class PingRunner:
         self._tasks = TaskScope()
 
     def put(self, ping: Ping) -> None:
-        """Has the source fire, as it now is."""
+        """Adds or changes a source."""
         source = self._source(ping.uid)
         if source.ping == ping:
             return
@@ -176,7 +170,7 @@ class PingRunner:
         self._wake.set()
 
     def pause(self, uid: str) -> None:
-        """The source has nowhere to send to: it does not fire, and what waits goes on waiting."""
+        """Deactivates a source without a sink; events that wait keep waiting."""
         source = self._source(uid)
         if source.ping is not None:
             source.ping, source.schedule = None, ""
@@ -200,7 +194,8 @@ class PingRunner:
         return None if source is None else source.deliveries.trouble
 
     async def run(self) -> None:
-        """Fires until cancelled. To be started when every source has been looked at once: others are gone."""
+        """Sends until cancelled. Start it after the first pass of the reconcilers: stored ticks of unknown sources are
+        deleted."""
         try:
             await first(self._loop(), self._tasks.failed())
         finally:
@@ -212,7 +207,7 @@ class PingRunner:
         while True:
             self._wake.clear()
             fired = self._take_due(int(self._clock()))
-            await self._write_down()
+            await self._store()
             for source, ticks in fired:
                 source.waiting.extend(ticks)
                 self._send_what_waits(source)
@@ -234,11 +229,11 @@ class PingRunner:
             fired.append((source, due.fire))
         return fired
 
-    async def _write_down(self) -> None:
+    async def _store(self) -> None:
         changes, self._unwritten = self._unwritten, Changes()
         if changes and self._notes is not None:
-            # A stop must not cut a write off, nor close the file under it.
-            self._writing = asyncio.create_task(self._write(self._notes, changes), name="ticks are noted")
+            # Shielded: cancelling this must neither interrupt a write nor close the file under it.
+            self._writing = asyncio.create_task(self._write(self._notes, changes), name="store ticks")
             await asyncio.shield(self._writing)
 
     async def _write(self, notes: TickNotes, changes: Changes) -> None:
@@ -246,13 +241,13 @@ class PingRunner:
             try:
                 return await asyncio.to_thread(notes.write, changes)
             except sqlite3.Error as error:
-                log.error("ticks cannot be noted and wait until they can", error=describe(error))
+                log.error("ticks cannot be stored; retrying", error=describe(error))
                 if self._ending:
                     return
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _rest(self) -> None:
-        """Until the next moment, or until there is something to write down."""
+        """Sleeps until the next tick, or until there is something to store."""
         moment = self._agenda.first()
         seconds = LONGEST_REST_SECONDS if moment is None else min(moment - self._clock(), LONGEST_REST_SECONDS)
         with contextlib.suppress(TimeoutError):
@@ -284,7 +279,7 @@ class PingRunner:
         return self._sources[uid]
 
     async def _end(self) -> None:
-        """Requests under way are waited for, so that what they achieve is known at the next start."""
+        """Waits for requests in flight, so that their outcome is known at the next start."""
         self._ending = True
         for source in self._sources.values():
             source.ping = None
@@ -305,7 +300,7 @@ def _letter(source: _Source) -> Letter | None:
 
 
 def _within_bounds(due: Due, waiting: int) -> Due:
-    """A sink that takes nothing for days must not fill the memory."""
+    """Limits the events that wait: a sink that fails for days must not fill the memory."""
     if waiting + len(due.fire) <= MOST_WAITING:
         return due
     return Due((), Missed(len(due.fire), due.fire[0], due.fire[-1], f"{waiting} wait for the sink already"))

@@ -1,8 +1,8 @@
-"""Which addresses may be connected to for a URL: those behind it that events of a namespace may be delivered to.
+"""Which addresses of a URL may be connected to: those to which the namespace may deliver events.
 
-An HTTP client gets the addresses themselves and looks nothing up, so a name cannot lead elsewhere between the check and
-the connection. What the client could read otherwise than it was read here (backslashes, numbers in place of addresses)
-is refused.
+An HTTP client gets the addresses and resolves no names, so a name cannot resolve to another address between the check
+and the connection. URLs that the client could parse differently (backslashes, numbers in place of addresses) are
+refused.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 
 
 class Refused(Exception):
-    """Nothing may be sent to the URL; the text says why."""
+    """Events may not be sent to the URL; the message says why."""
 
 
 async def targets_of(location: Location, destinations: Destinations | None, namespace: str) -> list[Target]:
-    """The addresses behind a place that may be connected to. Raises Refused."""
+    """The addresses of a location that may be connected to. Raises Refused."""
     parts = checked(location.url)
     host = parts.hostname or ""
     try:
@@ -47,25 +47,25 @@ async def targets_of(location: Location, destinations: Destinations | None, name
 
 
 def checked(url: str) -> SplitResult:
-    """The URL, which means the same to every client. Raises Refused."""
+    """The parsed URL, if every client parses it in the same way. Raises Refused."""
     try:
         parts = urlsplit(url)
         known = parts.scheme in PORTS and parts.port != 0 and not _MISREAD.search(url)
         host = (parts.hostname or "").encode("idna").decode() if known and not _is_address(parts.hostname) else None
     except (ValueError, UnicodeError) as error:
-        raise Refused(f"{url} is no URL of HTTP: {error}") from error
+        raise Refused(f"invalid HTTP URL {url}: {error}") from error
     if not known or (host is not None and not is_name(host)):
-        raise Refused(f"{url} is no URL of HTTP with the name or the address of a host")
+        raise Refused(f"invalid HTTP URL {url}: expected http or https and a host name or address")
     return parts if host is None else parts._replace(netloc=_netloc(parts, host))
 
 
 def is_name(host: str) -> bool:
-    """Whether the text is the name of a host, and no client takes it for an address."""
+    """Whether the text is a host name that no client takes for an address."""
     return bool(_NAME.fullmatch(host)) and not _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2])
 
 
 def target(parts: SplitResult, host: str | None, address: str) -> Target:
-    """How to connect to one address of the URL's host. `host`: the name that was asked for, if another."""
+    """How to connect to one address of the URL's host. `host`: the original host name, if it is not that of the URL."""
     named = host or parts.netloc.rpartition("@")[2]
     if parts.scheme == "http":
         return Target(parts._replace(netloc=_netloc(parts, address)).geturl(), named)
@@ -90,9 +90,9 @@ def _is_address(host: str | None) -> bool:
 
 
 async def _addresses_of(host: str) -> list[str]:
-    """What a host stands for now. Raises OSError or TimeoutError."""
+    """The present addresses of a host. Raises OSError or TimeoutError."""
     if _is_address(host):
         return [host]
     async with asyncio.timeout(LOOKUP_SECONDS):
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(place[4][0]) for place in found))
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

@@ -1,7 +1,11 @@
-"""Which ticks are due: those to fire, and those missed while no process ran.
+"""The ticks of PingSources: which are due, which were missed while no process ran, and which are stored.
 
-A tick that is at most a minute late is still fired, so that a restart costs none. Older ones are missed: a job for noon
-that starts at three does more harm than good. They are counted and reported.
+A tick that is at most a minute late is still sent, so that none is lost by a restart. Older ones are missed: a job for
+noon that starts at three does more harm than good. They are counted and reported.
+
+`TickNotes` stores what must survive a restart in a small SQLite file: up to which time the ticks of each source are
+settled, and which wait for their sink. A tick is stored before its event is sent and deleted after the sink has
+accepted it, so none is forgotten; after a crash in between it is sent again, with the same id.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ MOST_COUNTED = 1000
 
 @dataclass(frozen=True)
 class Missed:
-    """Ticks that were not fired."""
+    """Ticks without an event."""
 
     count: int
     first: int
@@ -28,15 +32,15 @@ class Missed:
 
     def __str__(self) -> str:
         if self.count == 1:
-            return f"the tick of {rfc3339_of(self.first)} was not fired: {self.why}"
+            return f"the tick of {rfc3339_of(self.first)} was missed: {self.why}"
         number = f"more than {MOST_COUNTED}" if self.count > MOST_COUNTED else str(self.count)
         span = f"from {rfc3339_of(self.first)} to {rfc3339_of(self.last)}"
-        return f"{number} ticks {span} were not fired: {self.why}"
+        return f"{number} ticks {span} were missed: {self.why}"
 
 
 @dataclass(frozen=True)
 class Due:
-    """What is to be done about the ticks between two moments."""
+    """The ticks of a span of time: those to send, and those that were missed."""
 
     fire: tuple[int, ...]
     missed: Missed | None = None
@@ -61,10 +65,6 @@ def due_between(schedule: CronSchedule, last: int, now: int) -> Due:
     return Due(tuple(fire), Missed(len(missed), missed[0], until))
 
 
-# What must survive a restart: until when the ticks of each source are settled, and which wait for their sink. A small
-# SQLite file beside the stack's other data. A tick is written down before its event is sent and removed after the
-# sink has accepted it, so a tick is never forgotten; a crash in between sends it again, with the same id.
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sources (uid TEXT PRIMARY KEY, schedule TEXT NOT NULL, last INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS waiting (uid TEXT, tick INTEGER, PRIMARY KEY (uid, tick)) WITHOUT ROWID;
@@ -73,7 +73,7 @@ CREATE TABLE IF NOT EXISTS waiting (uid TEXT, tick INTEGER, PRIMARY KEY (uid, ti
 
 @dataclass(frozen=True)
 class Noted:
-    """What is known of a source from before."""
+    """The stored state of a source."""
 
     schedule: str
     last: int
@@ -82,7 +82,7 @@ class Noted:
 
 @dataclass
 class Changes:
-    """What is to be written down in one go."""
+    """Changes to store in one transaction."""
 
     settled: dict[str, Noted] = field(default_factory=dict)
     """By source: its ticks until `last` are settled, or among those that wait from now on."""
@@ -94,7 +94,7 @@ class Changes:
 
 
 class TickNotes:
-    """The file. To be used by one thread at a time."""
+    """The file; for one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._db = sqlite3.connect(path, check_same_thread=False)
@@ -103,11 +103,11 @@ class TickNotes:
         self._db.executescript(_SCHEMA)
 
     def close(self) -> None:
-        """Ends its use."""
+        """Closes the file."""
         self._db.close()
 
     def load(self) -> dict[str, Noted]:
-        """Everything that is known, by uid."""
+        """The state of all sources, by uid."""
         waiting: dict[str, list[int]] = {}
         for uid, tick in self._db.execute("SELECT uid, tick FROM waiting ORDER BY uid, tick"):
             waiting.setdefault(uid, []).append(tick)
@@ -115,7 +115,7 @@ class TickNotes:
         return {uid: Noted(schedule, last, tuple(waiting.get(uid, ()))) for uid, schedule, last in rows}
 
     def write(self, changes: Changes) -> None:
-        """Writes all changes or none."""
+        """Stores all changes or none."""
         with self._db:
             self._db.executemany(
                 "INSERT INTO sources VALUES (?, ?, ?) ON CONFLICT (uid) DO UPDATE "

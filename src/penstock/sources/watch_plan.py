@@ -1,4 +1,9 @@
-"""What an ApiServerSource watches, and the event it makes of a change."""
+"""What an ApiServerSource watches, and the event for each change.
+
+`KnownObjects` remembers the objects of one watch, so that each change becomes the right type of event: an object that
+begins to match the label selector is added, one that stops is deleted. After a watch was interrupted for too long, a
+new list is compared with the known objects, so that no change is lost.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,6 @@ from penstock.events.event import CloudEvent
 from penstock.filters.evaluate import matches_event
 from penstock.filters.predicate import Predicate
 from penstock.kube.kinds import Obj
-from penstock.resources import metadata as label_selector
 from penstock.resources.apiserversource import (
     REFERENCE,
     ApiServerSource,
@@ -20,7 +24,7 @@ from penstock.resources.apiserversource import (
     event_type,
 )
 from penstock.resources.destinations import ResolvedAddress
-from penstock.resources.metadata import controller_of
+from penstock.resources.metadata import controller_of, selector_matches
 from penstock.runtime.times import rfc3339
 
 _IDS = uuid.UUID("2c8a5d1e-6b0f-4c55-8f3a-9d2b7e4a1c60")
@@ -35,13 +39,13 @@ class WatchedObjects:
     """None: everywhere."""
 
     def has(self, obj: Obj) -> bool:
-        """Whether the object has the labels that are asked for."""
-        return label_selector.matches(self.kind.selector, obj["metadata"].get("labels"))
+        """Whether the label selector selects the object."""
+        return selector_matches(self.kind.selector, obj["metadata"].get("labels"))
 
 
 @dataclass(frozen=True)
 class WatchPlan:
-    """An ApiServerSource with its sink found, its namespaces chosen and its filters read."""
+    """An ApiServerSource with its resolved sink, its selected namespaces and its parsed filters."""
 
     source: ApiServerSource
     namespaces: tuple[str, ...]
@@ -56,12 +60,12 @@ class WatchPlan:
 
     def watched(self) -> tuple[WatchedObjects, ...]:
         """Everything to watch."""
-        places: tuple[str | None, ...] = (None,) if self.source.everywhere else self.namespaces
-        return tuple(WatchedObjects(kind, place) for kind in self.source.resources for place in places)
+        namespaces: tuple[str | None, ...] = (None,) if self.source.everywhere else self.namespaces
+        return tuple(WatchedObjects(kind, namespace) for kind in self.source.resources for namespace in namespaces)
 
 
 def event_of(plan: WatchPlan, change: Change, obj: Obj, plural: str) -> CloudEvent | None:
-    """The event of a change; None where the source leaves such objects out."""
+    """The event of a change; None where the source does not select the object."""
     if not _is_owned(plan.source.owner, obj):
         return None
     event = _event(plan, change, obj, plural)
@@ -114,11 +118,7 @@ def _is_owned(owner: tuple[str, str] | None, obj: Obj) -> bool:
     )
 
 
-# What a watch knows of its objects, so that the source gets the right kind of event for every change. An object that
-# gets the labels that are asked for is added, one that loses them is deleted. After a watch that was cut off for too
-# long, a new list is compared with what is known, so that nothing is left out.
-
-Told = tuple[Change, Obj]
+ObjectChange = tuple[Change, Obj]
 
 
 class KnownObjects:
@@ -127,16 +127,16 @@ class KnownObjects:
     def __init__(self, chosen: Callable[[Obj], bool]) -> None:
         self._chosen = chosen
         self._objects: dict[str, Obj] | None = None
-        """By uid, without what they contain; None until there was a list."""
+        """By uid, without their content; None until the first list."""
 
-    def listed(self, objects: Iterable[Obj]) -> list[Told]:
-        """What has changed since the last list; of the first one, nothing."""
+    def listed(self, objects: Iterable[Obj]) -> list[ObjectChange]:
+        """The changes since the last list; none for the first one."""
         fresh = {_uid(obj): obj for obj in objects if self._chosen(obj)}
         before, self._objects = self._objects, {uid: _outline(obj) for uid, obj in fresh.items()}
         return [] if before is None else list(_differences(before, fresh))
 
-    def changed(self, kind: str, obj: Obj) -> Told | None:
-        """What a change of a watch (`ADDED`, `MODIFIED`, `DELETED`) is to the source; None: nothing."""
+    def changed(self, kind: str, obj: Obj) -> ObjectChange | None:
+        """The change for the source of an event of the watch (`ADDED`, `MODIFIED`, `DELETED`), if it is one."""
         known, uid = self._objects if self._objects is not None else {}, _uid(obj)
         if kind == "DELETED" or not self._chosen(obj):
             return None if known.pop(uid, None) is None else ("delete", obj)
@@ -145,7 +145,7 @@ class KnownObjects:
         return change, obj
 
 
-def _differences(before: Mapping[str, Obj], now: Mapping[str, Obj]) -> Iterator[Told]:
+def _differences(before: Mapping[str, Obj], now: Mapping[str, Obj]) -> Iterator[ObjectChange]:
     for uid, obj in before.items():
         if uid not in now:
             yield "delete", obj

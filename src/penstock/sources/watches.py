@@ -1,6 +1,6 @@
-"""Runs the ApiServerSources: a watch for each kind and place, and one line of deliveries for each source.
+"""Runs the ApiServerSources: a watch for each kind and namespace, and one queue of deliveries for each source.
 
-A watch waits while its source's sink accepts nothing. What the API forgets meanwhile is found by the next list.
+A watch waits while its source's sink does not accept events. If it then is too old, the next list finds the changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NoReturn, Protocol
 import structlog
 
 from penstock.events.event import CloudEvent
-from penstock.kube.client import Change as ObjectChange
+from penstock.kube import client
 from penstock.kube.client import Listing
 from penstock.kube.errors import Forbidden, KubeError, NotFound
 from penstock.kube.kinds import Obj
@@ -37,7 +37,7 @@ class ObjectApi(Protocol):
 
     def changes(
         self, user: str, watched: WatchedObjects, version: str
-    ) -> AbstractAsyncContextManager[AsyncIterator[ObjectChange]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[client.Change]]:
         """Changes after `version`."""
 
     def plural(self, watched: WatchedObjects) -> str:
@@ -51,7 +51,7 @@ class _Source:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     tasks: dict[WatchedObjects, asyncio.Task[object]] = field(default_factory=dict)
     waits_for: set[WatchedObjects] = field(default_factory=set)
-    """What has not been listed yet."""
+    """Watches without a list yet."""
     problems: dict[WatchedObjects, str] = field(default_factory=dict)
 
 
@@ -64,7 +64,7 @@ class WatchRunner:
         self._tasks = TaskScope()
 
     def put(self, plan: WatchPlan) -> None:
-        """Has the source watch, as it now is. What it watches already it goes on to watch, without a gap."""
+        """Adds or changes a source. Watches that stay the same continue without a gap."""
         source = self._sources.get(plan.uid)
         if source is not None and source.plan.source.user != plan.source.user:
             self.remove(plan.uid)
@@ -89,14 +89,14 @@ class WatchRunner:
                 source.tasks[watched] = self._tasks.start(self._follow(source, watched), name)
 
     def remove(self, uid: str) -> None:
-        """The source does not watch any more."""
+        """Ends the watches of the source."""
         source = self._sources.pop(uid, None)
         if source is not None:
             for task in source.tasks.values():
                 task.cancel()
 
     def watching(self, uid: str) -> bool:
-        """Whether every change from now on is seen."""
+        """Whether all of its watches have begun."""
         source = self._sources.get(uid)
         return source is not None and not source.waits_for
 
@@ -134,12 +134,12 @@ class WatchRunner:
 
     def _interrupted(self, source: _Source, watched: WatchedObjects, error: KubeError) -> None:
         if isinstance(error, NotFound):
-            # As with Knative, the others are watched all the same; the kind may come.
+            # As in Knative, the other kinds are watched all the same; this one may be installed later.
             self._seen(source, watched, None)
         elif isinstance(error, Forbidden):
             self._seen(source, watched, str(error))
         log.warning(
-            "a source cannot watch and tries again",
+            "a source cannot watch; retrying",
             source=source.plan.source.identity.name,
             namespace=source.plan.source.identity.namespace,
             kind=watched.kind.kind,
@@ -160,7 +160,7 @@ class WatchRunner:
             await source.deliveries.deliver(letter, skip_refused=True)
 
     def _seen(self, source: _Source, watched: WatchedObjects, problem: str | None) -> None:
-        """What is known of a watch; the status is looked at where that is news."""
+        """Sets the state of a watch; reports a change, so that the status is updated."""
         before = (watched in source.waits_for, source.problems.get(watched))
         if problem is None:
             source.waits_for.discard(watched)
@@ -172,5 +172,5 @@ class WatchRunner:
 
 
 def _same_id(now: CloudEvent | None, first: CloudEvent) -> CloudEvent:
-    """The event as the source makes it now; one that it would no longer send is sent as it was."""
+    """The event by the present spec, with its first time; one that the spec no longer selects stays unchanged."""
     return first if now is None else now.with_attributes(time=first.attributes["time"])

@@ -1,11 +1,11 @@
-"""What became of what routes were to get: counted in a database on disk, so that memory stays small.
+"""The fate of every event that a route should get, counted in a database on disk, so that memory stays small.
 
 | fate | |
 |---|---|
-| `delivered` | the subscriber took it, and the reply, where it has a stage of its own, has been taken too |
-| `dead-lettered` | given up, and the dead letter sink took it |
-| `dropped` | given up for good, by the route's own policy |
-| `redriven` | given up, and delivered by a Replay of what the route gave up |
+| `delivered` | the subscriber accepted it, and the reply, if delivered separately, was accepted too |
+| `dead-lettered` | all attempts failed, and the dead letter sink accepted it |
+| `dropped` | all attempts failed, without a dead letter sink that accepted it |
+| `redriven` | dead-lettered or dropped, and delivered later by a Replay |
 | `retrying` | attempts failed, and the next one is due |
 | `waiting` | no attempt yet: the route is paused, busy, behind, or the event is still on its way |
 | `expired` | removed by retention before the route got it, and reported as that |
@@ -40,11 +40,11 @@ class Try(NamedTuple):
     stage: str
     result: str
     redrive: bool
-    """Whether a Replay made it, of what the route had given up."""
+    """Whether it is of a Replay of the route's dead letters."""
 
 
 class CursorRow(NamedTuple):
-    """Where a route stands in a partition."""
+    """The cursor of a route in a partition."""
 
     route: int
     partition: int
@@ -157,7 +157,7 @@ class Fates:
     def stand(
         self, cursors: Collection[CursorRow], outstanding: Collection[Outstanding], ranges: Collection[LostRange]
     ) -> None:
-        """Where routes stand, what they have begun, and what was reported as gone."""
+        """The cursors of routes, their unfinished deliveries, and events reported as removed."""
         self._insert("cursors", cursors)
         self._insert("outstanding", outstanding)
         self._insert("ranges", ranges)
@@ -182,9 +182,6 @@ class Fates:
 
     def _insert(self, table: str, rows: Collection[tuple[object, ...]]) -> None:
         self._database.insert(table, list(_COLUMNS[table]), rows)
-
-
-# Where routes stand in each partition, by the records of `penstock.cursors`. Pure.
 
 
 class Standing:
@@ -226,7 +223,7 @@ class Standing:
 def _passed(found: Restored, matched_end: int) -> int:
     """Before which offset everything has been given to attached routes that the router found for them.
 
-    A tail that has read all there was when it was last looked at has passed what two generations of the router wrote
+    A tail that has read everything at its last poll has passed what two generations of the router wrote
     at once, where origins fall back. The event of its last record may have more routes in the next one.
     """
     return 0 if found.tail is None or found.tail.next < matched_end else max(0, found.tail.origin)

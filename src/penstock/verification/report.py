@@ -1,4 +1,4 @@
-"""What was found out, for people and for programs. Pure."""
+"""The report of `penstock verify`, as text and JSON. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.verification.fates import FATES, MISSING, Fate
 
 @dataclass(frozen=True)
 class RouteVerdict:
-    """What became of what a route was to get."""
+    """The fates of the events of a route."""
 
     kind: str
     namespace: str
@@ -40,8 +40,8 @@ class RouteVerdict:
     @property
     def label(self) -> str:
         """`trigger/orders`."""
-        place = "" if self.namespace == "default" else f" ({self.namespace})"
-        return f"{self.kind.lower()}/{self.name}{place}"
+        namespace = "" if self.namespace == "default" else f" ({self.namespace})"
+        return f"{self.kind.lower()}/{self.name}{namespace}"
 
     def as_data(self) -> dict[str, Any]:
         """For programs."""

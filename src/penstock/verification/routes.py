@@ -1,4 +1,5 @@
-"""The routes in force, and since when each has the filter that it has. Pure: records of `penstock.routes` in.
+"""The routes in force with their filters, what the data plane reports about them, and which of them are verified from
+when on. Pure: records of `penstock.routes` and `penstock.reports` in.
 
 The topic is compacted, so of former filters at most the newest is certain to be there. But from the first record that
 is there of a key, all later ones are: compaction keeps the newest record below some offset, and all above it.
@@ -39,7 +40,7 @@ class PublishedRoutes:
         self.changes: dict[str, FilterChange] = {}
         """By uid of the route; those that are not here have had one filter only."""
         self.redrives: dict[str, str] = {}
-        """uids of Replays, also of former ones, and the route whose events each delivers that were given up."""
+        """uids of Replays of dead letters, deleted ones included, with the route of each."""
         self._builder = SnapshotBuilder()
         self._newest: dict[str, Route] = {}
         self._open: list[str] = []
@@ -90,8 +91,6 @@ def _filter_of(route: Route) -> object:
     return route.target, route.attributes, route.filters
 
 
-# What the data plane has reported of routes: which it serves, which version it acts by, what it lost. Pure.
-
 EVERYWHERE = 2**62
 """An offset above all others."""
 
@@ -140,8 +139,6 @@ class Reported:
         return next((at_ms for found, at_ms in self._acks if found >= version), None)
 
 
-# Which routes are judged, and from when on. Pure.
-
 CLOCKS = timedelta(seconds=1)
 """By so much clocks may differ, that of who accepts an event from that of who acts by a filter."""
 
@@ -170,8 +167,8 @@ def chosen(snapshot: Snapshot, names: Collection[tuple[str, str]], namespace: st
         if not any((route.kind, route.name) == (kind, name) for route in routes):
             where = "" if namespace is None else f" in the namespace {namespace}"
             raise UserError(
-                f"No events are routed by a {kind} {name}{where}.",
-                "penstock get triggers -A shows those that there are; one that is not Ready may have no route yet.",
+                f"There is no route of {kind} {name}{where}.",
+                "List them: penstock get triggers -A; one that is not Ready may not have a route yet.",
                 exit_code=2,
             )
     found = [route for route in routes if not names or (route.kind, route.name) in names]

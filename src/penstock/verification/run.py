@@ -1,7 +1,7 @@
 """`verify()`: everything is read once, in an order in which nothing can be missed, and compared.
 
 Cursors are read before attempts, because what a cursor counts as done has its attempts in the same transaction. Kafka
-shows the partitions of a transaction one after the other, so what looks lost is looked at again a moment later.
+shows the partitions of a transaction one after the other, so events that look lost are checked again a moment later.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def verify(
             return _Verification(settings, question, reader, database, progress).report(in_force, pause)
     except KafkaAway as error:
         raise UserError(
-            f"Kafka does not answer at {settings.bootstrap}: {error}.",
-            "Where every route stands is known in Kafka only: start the stack, or look at PENSTOCK_KAFKA.",
+            f"Kafka at {settings.bootstrap} is unreachable: {error}.",
+            "The cursors of the routes are in Kafka only: start the stack, or check PENSTOCK_KAFKA.",
             exit_code=2,
         ) from error
     except HistoryProblem as problem:
@@ -178,14 +178,14 @@ class _Verification:
     def _limits(self, events: KeptRecords, attempts: KeptRecords) -> Iterator[str]:
         """What limits the whole answer."""
         if events.files is None and attempts.files is None:
-            yield "there are no tables of the history: only what Kafka holds was looked at"
+            yield "there is no history: only records in Kafka were checked"
         since, until = micro(self._since), micro(self._until)
         if (begin := max(events.whole_since.values(), default=0)) > since:
             whole = rfc3339(moment_of(min(begin, until)))
             yield f"some of the events are no longer kept: all of them are from {whole} on"
         if (begin := max(attempts.whole_since.values(), default=0)) > since:
             whole = rfc3339(moment_of(min(begin, until)))
-            yield f"some of the attempts are no longer kept: what came before {whole} is not judged in every partition"
+            yield f"some of the attempts are no longer kept: events before {whole} are not verified in every partition"
 
 
 def _verdict(

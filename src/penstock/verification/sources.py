@@ -74,7 +74,7 @@ class KeptRecords:
         yield from rest_rows(self._reader.read, self._table.name, self._table.topic, starts, ends)
 
     def newer(self) -> Iterator[list[Row]]:
-        """The rows that came since."""
+        """The rows after that."""
         before = {number: one.end for number, one in self._kept.items()}
         self._kept = self._reader.retained(self._table.topic)
         ends = {number: one.end for number, one in self._kept.items()}

@@ -1,1 +1,1 @@
-"""How penstock speaks HTTP and TLS: servers, clients for addresses that users name, certificates and their renewal."""
+"""HTTP and TLS: servers, clients for addresses that users name, certificates and their renewal."""

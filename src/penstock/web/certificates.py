@@ -1,6 +1,6 @@
-"""Certificates that penstock makes for itself: an authority of its own, and servers that it vouches for.
+"""Certificates that penstock creates: its own certificate authority, and server certificates signed by it.
 
-Everything here is a value: PEM in, PEM out, time handed in. Where they are kept is the caller's business.
+Pure functions: PEM in, PEM out, the time is an argument. Callers store the certificates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _BLOCK = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 CLOCKS_DIFFER = timedelta(minutes=5)
-"""A certificate is valid from a little before it was made: clocks of other machines may be behind."""
+"""A certificate is valid from this long before its creation, since clocks of other machines may be behind."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class KeyPair:
 
 
 def make_authority(name: str, lasts: timedelta, now: datetime) -> KeyPair:
-    """A new authority that may sign servers, and nothing below them."""
+    """A new authority that may sign server certificates, but no other authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _named(name)
     usage = x509.KeyUsage(
@@ -55,11 +55,11 @@ def make_authority(name: str, lasts: timedelta, now: datetime) -> KeyPair:
     return KeyPair(made.public_bytes(serialization.Encoding.PEM), _pem(key))
 
 
-def issue(authority: KeyPair, name: str, hosts: Iterable[str], lasts: timedelta, now: datetime) -> KeyPair:
+def issue_certificate(authority: KeyPair, name: str, hosts: Iterable[str], lasts: timedelta, now: datetime) -> KeyPair:
     """A certificate for a server of these host names and addresses. Raises ValueError if the key is of another kind."""
     signer = serialization.load_pem_private_key(authority.key, None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise ValueError("the key of the certificate authority is not one that penstock made")
+        raise ValueError("the key of the certificate authority is not one that penstock created")
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.load_pem_x509_certificate(authority.certificate).subject
     made = (
@@ -78,7 +78,7 @@ class NotAPair(ValueError):
 
 
 def check_pair(pair: KeyPair) -> None:
-    """Raises NotAPair where the certificate, with those that lead from it to an authority, is not that of the key."""
+    """Raises NotAPair unless the first certificate of the chain is that of the key."""
     try:
         certificate = x509.load_pem_x509_certificates(pair.certificate)[0]
     except ValueError as error:
@@ -95,8 +95,7 @@ def check_pair(pair: KeyPair) -> None:
 
 
 def certificates_in(text: str) -> tuple[list[str], bool]:
-    """The certificates of a bundle in PEM, one by one, and whether there is nothing in it that looks like one and is
-    none. Text around them is passed over, as others do."""
+    """The certificates of a PEM bundle, and whether there are any and all of them are valid. Other text is ignored."""
     found, whole = [], True
     for block in _BLOCK.findall(text):
         try:
@@ -109,7 +108,7 @@ def certificates_in(text: str) -> tuple[list[str], bool]:
 
 
 def is_signed_by(certificate: bytes, authority: bytes) -> bool:
-    """Whether a client that trusts the authority would believe the certificate, but for its time."""
+    """Whether the certificate is signed by the authority; its times are not checked."""
     try:
         x509.load_pem_x509_certificate(certificate).verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
     except (ValueError, TypeError, InvalidSignature):
@@ -118,7 +117,7 @@ def is_signed_by(certificate: bytes, authority: bytes) -> bool:
 
 
 def lasts_for(certificate: bytes, span: timedelta, now: datetime) -> bool:
-    """Whether the certificate is still valid after this time."""
+    """Whether the certificate is still valid after this time span."""
     try:
         return x509.load_pem_x509_certificate(certificate).not_valid_after_utc - now > span
     except ValueError:

@@ -1,6 +1,6 @@
-"""HTTP clients for addresses that users name: straight to that address, with answers read up to a bound.
+"""HTTP clients for addresses that users name: they connect directly, and limit the size of responses.
 
-They use no proxy, follow no redirect and ask for no Content-Encoding, so an answer needs no more memory than its bytes.
+They use no proxy and follow no redirects. They accept no Content-Encoding, so that a response cannot expand in memory.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from pyreqwest.client import ClientBuilder
 from pyreqwest.request import RequestBuilder
 
 
-class AnswerTooLarge(Exception):
-    """The answer has more bytes than are read; the text says how many."""
+class ResponseTooLarge(Exception):
+    """The response has more bytes than the limit; the text says how many are allowed."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An answer as it came."""
+class HttpResponse:
+    """A response as received."""
 
     status: int
     headers: list[tuple[str, str]]
-    """Names are in small letters."""
+    """Names are in lower case."""
     body: bytes
 
 
 def client_builder(user_agent: str) -> ClientBuilder:
-    """The client's beginning: timeouts and certificates are the caller's."""
-    straight = ClientBuilder().no_proxy().user_agent(user_agent).follow_redirects(False)
-    return straight.gzip(False).deflate(False).brotli(False).zstd(False)
+    """A builder with these settings; the caller adds timeouts and certificates."""
+    builder = ClientBuilder().no_proxy().user_agent(user_agent).follow_redirects(False)
+    return builder.gzip(False).deflate(False).brotli(False).zstd(False)
 
 
-async def answer_of(request: RequestBuilder, most_bytes: int, *, cut: bool = False) -> Answer:
-    """Sends the request. Of a longer answer `cut` gives the beginning; else it raises AnswerTooLarge."""
+async def response_to(request: RequestBuilder, max_bytes: int, *, cut: bool = False) -> HttpResponse:
+    """Sends the request. A response over the limit is cut if `cut` is set; otherwise it raises ResponseTooLarge."""
     parts, size = [], 0
     async with request.build_streamed() as response:
-        while size <= most_bytes and (chunk := await response.body_reader.read_chunk()) is not None:
+        while size <= max_bytes and (chunk := await response.body_reader.read_chunk()) is not None:
             parts.append(bytes(chunk))
             size += len(chunk)
-        if size > most_bytes and not cut:
-            raise AnswerTooLarge(f"the answer has more than {most_bytes} bytes")
+        if size > max_bytes and not cut:
+            raise ResponseTooLarge(f"the response has more than {max_bytes} bytes")
         headers = [(name.lower(), value) for name, value in response.headers.items()]
-        return Answer(response.status, headers, b"".join(parts)[:most_bytes])
+        return HttpResponse(response.status, headers, b"".join(parts)[:max_bytes])

@@ -1,7 +1,7 @@
-"""The certificate authority of a data folder and what it signs, kept in its folder `pki`.
+"""The certificate authority of a data folder and the certificates it signs, stored in the folder `pki`.
 
-Processes of one stack share the folder. Whoever looks holds a lock meanwhile: two that found nothing would otherwise
-make two authorities, and one would show a certificate that nobody trusts.
+The processes of a stack share the folder, so it is locked during every access: otherwise two processes could create two
+authorities, and one would show a certificate that clients do not trust.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ AUTHORITY = "ca"
 
 
 def authority_certificate(folder: Path, now: datetime) -> bytes:
-    """What clients of this data folder's servers have to trust; made if there is none."""
-    with _alone(folder):
+    """The certificate that clients of this data folder's servers have to trust; created if it is missing."""
+    with _locked(folder):
         return _authority(folder, now).certificate
 
 
 @dataclass(frozen=True)
 class Span:
-    """How long a certificate is valid, and how long before its end there is another."""
+    """How long a certificate is valid, and how long before its expiry it is renewed."""
 
     lasts: timedelta
     renewed_before: timedelta
 
 
-def server(folder: Path, name: str, hosts: Iterable[str], span: Span, now: datetime) -> KeyPair:
-    """A server's certificate `<name>.crt` with its key: as it is kept, or made anew where it does not name the hosts,
-    is not of this authority, or is about to end. Raises ValueError where the authority's key is not penstock's."""
-    with _alone(folder):
+def server_certificate(folder: Path, name: str, hosts: Iterable[str], span: Span, now: datetime) -> KeyPair:
+    """A server's certificate `<name>.crt` with its key: the stored one, or a new one if that does not name the hosts,
+    is of another authority or about to expire. Raises ValueError if the authority's key is not penstock's."""
+    with _locked(folder):
         held = _read(folder, name)
         pair = _current(folder, name, tuple(hosts), span, now, held=held)
         if pair != held:
@@ -46,11 +46,11 @@ def server(folder: Path, name: str, hosts: Iterable[str], span: Span, now: datet
         return pair
 
 
-def passing(
+def in_memory_certificate(
     folder: Path, name: str, hosts: Iterable[str], span: Span, now: datetime, *, held: KeyPair | None
 ) -> KeyPair:
-    """The same for a server that keeps its certificate in memory only: the one it holds, or another in its place."""
-    with _alone(folder):
+    """The same for a server that keeps its certificate in memory only: the one it holds, or a new one."""
+    with _locked(folder):
         return _current(folder, name, tuple(hosts), span, now, held=held)
 
 
@@ -61,7 +61,7 @@ def _current(
     if held is not None and _serves(held, authority, hosts, span, now):
         return held
     try:
-        return certificates.issue(authority, f"penstock-{name}", hosts, span.lasts, now)
+        return certificates.issue_certificate(authority, f"penstock-{name}", hosts, span.lasts, now)
     except ValueError:
         why = f"{folder / 'ca.key'} is not the key that penstock made; remove the folder to make a new one"
         raise ValueError(why) from None
@@ -97,7 +97,7 @@ def _write(folder: Path, name: str, pair: KeyPair) -> None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""HTTP servers, all of them uvicorn with the same settings, in the loop that is running.
+"""HTTP servers: uvicorn with the same settings everywhere, in the running event loop.
 
-A client may leave before the body of its request is whole. That is no error of the server, and is not logged as one.
+A client that disconnects before its request is complete is not an error of the server, and is not logged as one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from penstock.runtime.lifecycle import Lifecycle
 from penstock.runtime.sockets import bound_socket
 
 KEEP_ALIVE_SECONDS = 75
-"""For how long a connection may stay without a request."""
+"""How long a connection may be idle."""
 SHORTEST_GRACE_SECONDS = 1
 
 
 def listen(lifecycle: Lifecycle, component: str, host: str, port: int, setting: str) -> socket.socket:
-    """The socket of a component; where it cannot be had, the component fails and names its setting. Raises OSError."""
+    """The socket of a component. If it is not available, the component fails and names its setting. Raises OSError."""
     try:
         return bound_socket(host, port)
     except OSError as error:
@@ -33,7 +33,7 @@ def listen(lifecycle: Lifecycle, component: str, host: str, port: int, setting: 
 
 
 class HttpServer(uvicorn.Server):
-    """Serves an application at a socket. Signals are left to whoever started the process."""
+    """Serves an application at a socket. Unlike uvicorn's own runner, it installs no signal handlers."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class HttpServer(uvicorn.Server):
         connection: type[asyncio.Protocol] | None = None,
         most_connections: int | None = None,
     ) -> None:
-        """`tls` has the certificate that is shown to clients; `connection` treats each of them otherwise than uvicorn
-        does; one more than `most_connections` at once is answered by 503."""
+        """`tls` has the server's certificate; `connection` replaces uvicorn's protocol class; connections beyond
+        `most_connections` get 503."""
         config = uvicorn.Config(
             _without_disconnects(app),
             http=connection or "auto",
@@ -55,7 +55,7 @@ class HttpServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            # Any process of the machine could name another address in a header; see also `account_of`.
+            # Not trusted: any process of the machine could claim another client address in a header.
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             limit_concurrency=most_connections,
@@ -74,10 +74,10 @@ class HttpServer(uvicorn.Server):
 
     @contextlib.asynccontextmanager
     async def listening(self, grace: float) -> AsyncIterator[None]:
-        """Accepts connections within, and says in each answer what the time is; see `stop` for what follows."""
+        """Accepts connections inside the context, and keeps the Date header current; leaves by `stop`."""
         await self.on_tick(0)
         await self.start()
-        clock = asyncio.create_task(self._tick(), name=f"date of {self.address}")
+        clock = asyncio.create_task(self._update_date(), name=f"date of {self.address}")
         try:
             yield
         finally:
@@ -89,15 +89,15 @@ class HttpServer(uvicorn.Server):
         await self.startup(sockets=[self._listener])
 
     async def stop(self, grace: float) -> None:
-        """Accepts no more, lets requests under way finish for `grace` seconds, then cuts them off."""
+        """Accepts no more connections, gives running requests `grace` seconds to finish, then aborts them."""
         self.config.timeout_graceful_shutdown = max(SHORTEST_GRACE_SECONDS, round(grace))
         await self.shutdown(sockets=[self._listener])
-        # A connection whose client does not answer the goodbye of TLS would outlive its server.
+        # Otherwise a client that does not complete the TLS shutdown would keep its connection open.
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
 
-    async def _tick(self) -> None:
+    async def _update_date(self) -> None:
         while True:
             await asyncio.sleep(1)
             await self.on_tick(0)

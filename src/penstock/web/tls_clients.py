@@ -18,20 +18,21 @@ log = structlog.get_logger()
 
 
 class ClientCertificate:
-    """A certificate with its key, as it was read. One that is read anew is another, with connections of its own."""
+    """A certificate with its key. Compared by identity: one that is read again gets its own connections."""
 
     __slots__ = ("pair",)
 
     def __init__(self, pair: KeyPair) -> None:
-        """Raises ValueError where OpenSSL does not take it: better now than with every delivery."""
+        """Raises ValueError if OpenSSL rejects it, so that this does not happen with every delivery."""
         self.pair = pair
         _show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair)
 
 
 @lru_cache(maxsize=64)
 def tls_to(ca_certs: str | None, certificate: ClientCertificate | None = None, trusted: str = "") -> ssl.SSLContext:
-    """TLS that trusts what the system trusts, what the trust bundles hold, and these certificates, and shows the given
-    one. Raises ValueError where those of the destination are none, or cannot be used.
+    """TLS that trusts the system's authorities, the trust bundles and `ca_certs`, and shows the client certificate.
+
+    Raises ValueError if `ca_certs` or the client certificate cannot be used.
     """
     context = ssl.create_default_context()
     _trust_bundles(context, trusted)
@@ -47,12 +48,12 @@ def tls_to(ca_certs: str | None, certificate: ClientCertificate | None = None, t
 
 
 def _trust_bundles(context: ssl.SSLContext, trusted: str) -> None:
-    """What is wrong with a bundle must not end deliveries: without it less is believed, never more."""
+    """Invalid bundles must not stop deliveries. Ignoring them is safe: fewer servers are trusted, never more."""
     try:
         if trusted:
             context.load_verify_locations(cadata=trusted)
     except (ssl.SSLError, ValueError) as error:
-        log.error("the trust bundles cannot be used; destinations are believed without them", error=str(error))
+        log.error("the trust bundles cannot be used; verifying destinations without them", error=str(error))
 
 
 def _show(context: ssl.SSLContext, pair: KeyPair) -> None:

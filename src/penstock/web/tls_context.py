@@ -1,8 +1,8 @@
 """A server's TLS context whose certificate can be replaced while connections are made with it.
 
-A context in use is never given another certificate. That takes two steps, and OpenSSL drops the old key in the first: a
-handshake that begins between them finds no key, and is cut off. Each certificate has a context of its own instead,
-which never changes; handshakes begin with `context` and go on with the newest one.
+A context in use never gets another certificate: loading one takes two steps, and OpenSSL drops the old key in the
+first, so a handshake that begins between them fails. Instead, each certificate has its own immutable context;
+handshakes begin with `context` and switch to the newest one.
 """
 
 from __future__ import annotations
@@ -10,28 +10,24 @@ from __future__ import annotations
 import ssl
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 class RenewedContext:
-    """The context that a server is given once, for all certificates that it shows."""
+    """The context that a server gets once, for all certificates that it shows."""
 
     def __init__(self) -> None:
         self.context = self.current = server_context()
-        """`current` has the newest certificate, for servers that choose a context by themselves."""
+        """`current` has the newest certificate, for servers that select a context themselves."""
         self.context.sni_callback = self._choose
 
     def show(self, certificate: bytes, key: bytes) -> None:
-        """Shows the certificate to connections from now on. Raises ValueError where its key does not fit."""
+        """Shows the certificate to new connections. Raises ValueError if its key does not fit."""
         context = server_context()
         load_pair(context, certificate, key)
         self.current = context
 
     def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, _host: str | None, _used: ssl.SSLContext) -> None:
-        """Called in every handshake, also where the client names no host."""
+        """Called in every handshake, even if the client sends no host name."""
         connection.context = self.current
 
 
@@ -43,10 +39,10 @@ def server_context() -> ssl.SSLContext:
 
 
 def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Gives a certificate and its key, both PEM, to a context that is not in use yet. Raises ValueError where the key
+    """Gives a certificate and its key, both PEM, to a context that is not in use yet. Raises ValueError if the key
     does not fit.
 
-    Python's ssl reads files only: they exist for this moment, in a folder that only this account can enter.
+    Python's ssl module reads files only, so they are written to a temporary folder that only this account can enter.
     """
     with tempfile.TemporaryDirectory() as folder:
         paths = Path(folder, "server.crt"), Path(folder, "server.key")

@@ -1,1 +1,1 @@
-"""The admission webhook of an existing cluster: the embedded API's defaults and rules, asked for over HTTPS."""
+"""The admission webhook for an existing cluster: the defaults and rules of the embedded API, over HTTPS."""

@@ -1,6 +1,6 @@
-"""What the webhook answers: the defaults and rules of `penstock.resources`, the same that the embedded API applies.
+"""Responses to admission reviews: the defaults and rules of `penstock.resources`, the same as in the embedded API.
 
-Brokers of a class that is not served here belong to somebody else's controller and are left alone.
+Brokers of a class that is not served here belong to another controller and are allowed as they are.
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ import structlog
 
 from penstock.kube.kinds import Obj
 from penstock.resources import features
-from penstock.resources.admission import SYSTEM_NAMESPACE, Admission, AdmissionContext, AdmissionDenied, EventOrigin
-from penstock.resources.admission import annotations_of as _annotations
+from penstock.resources.admission import (
+    SYSTEM_NAMESPACE,
+    Admission,
+    AdmissionContext,
+    AdmissionDenied,
+    EventOrigin,
+    annotations_of,
+)
 from penstock.resources.broker import CLASS_ANNOTATION
 from penstock.resources.registry import ADMISSION
 from penstock.settings import Settings
@@ -22,12 +28,12 @@ from penstock.webhook.reviews import Review, allowed, denied
 log = structlog.get_logger()
 
 MaySubscribe = Callable[[Obj, EventOrigin], bool]
-"""Whether a user, as the API server names it, has the verb `knsubscribe` on a Broker or channel. Blocks. Raises
-AccessUnknown."""
+"""Whether a user, as the API server names it, has the verb `knsubscribe` on a Broker or channel. Blocks the thread.
+Raises AccessUnknown."""
 
 
-class Judge:
-    """Fills in defaults and validates, with the ConfigMaps as they are now."""
+class AdmissionHandler:
+    """Defaults and validates objects, with the current ConfigMaps."""
 
     def __init__(
         self,
@@ -39,24 +45,24 @@ class Judge:
         self._configmaps: Mapping[str, Mapping[str, str]] = {}
 
     def configure(self, configmaps: Iterable[Obj]) -> None:
-        """Takes the ConfigMaps that defaults and features come from."""
+        """Sets the ConfigMaps with defaults and features."""
         self._configmaps = {one["metadata"]["name"]: one.get("data") or {} for one in configmaps}
 
     def default(self, review: Review) -> Obj:
-        """The answer with the defaults as a patch."""
+        """The response with the defaults as a patch."""
         admission = self._admission(review)
         if admission is None or review.obj is None:
             return allowed(review)
         try:
             filled = admission.default(review.obj, self._context(review))
         except (AttributeError, TypeError, KeyError):
-            # The schema is checked after this: it refuses what has the wrong shape, and says where.
-            log.info("an object without the shape of its kind was left to its schema", kind=review.kind)
+            # The API server validates the schema after mutating webhooks, and reports the path of a wrong field.
+            log.info("not defaulting an object that does not fit its schema", kind=review.kind)
             return allowed(review)
         return allowed(review, result=filled)
 
     def validate(self, review: Review) -> Obj:
-        """The answer that lets pass or refuses, in the words of the kind."""
+        """The response that allows the object, or denies it with the message of the kind."""
         admission = self._admission(review)
         if admission is None or review.obj is None:
             return allowed(review)
@@ -68,9 +74,9 @@ class Judge:
         return allowed(review, warnings=context.warnings)
 
     def validate_features(self, review: Review) -> Obj:
-        """The answer about `config-features`: refuses promises that would not be kept, warns of what has no effect."""
-        place = (review.group, review.kind, review.namespace, review.name)
-        if not review.stores_an_object or place != ("", "ConfigMap", SYSTEM_NAMESPACE, features.CONFIG_MAP):
+        """The response about `config-features`: denies features that cannot work, warns about those without effect."""
+        target = (review.group, review.kind, review.namespace, review.name)
+        if not review.stores_an_object or target != ("", "ConfigMap", SYSTEM_NAMESPACE, features.CONFIG_MAP):
             return allowed(review)
         data = (review.obj or {}).get("data") or {}
         refused = self._unencryptable(data)
@@ -79,22 +85,23 @@ class Judge:
         return allowed(review, warnings=features.warnings(data))
 
     def _unencryptable(self, data: Mapping[str, str]) -> list[str]:
-        """On a cluster every ingress has a data folder of its own: its own authority would be known to nobody."""
+        """Faults of transport encryption. On a cluster every ingress has its own data folder, so no client could trust
+        certificates of its authority: files with certificates are needed."""
         if features.transport(data) == "disabled" or self._settings.tls_cert_file is not None:
             return []
         name = features.TRANSPORT_ENCRYPTION
         return [f'feature "{name}" cannot be "{data[name]}": tls_cert_file, tls_key_file and tls_ca_file are not set']
 
     def _admission(self, review: Review) -> Admission | None:
-        if not review.stores_an_object or self._is_somebody_elses(review):
+        if not review.stores_an_object or self._has_foreign_class(review):
             return None
         return self._admissions.get((review.group, review.kind))
 
-    def _is_somebody_elses(self, review: Review) -> bool:
+    def _has_foreign_class(self, review: Review) -> bool:
         """Whether the object is, and was, a Broker of a class that is not served here."""
         if (review.group, review.kind) != ("eventing.knative.dev", "Broker"):
             return False
-        classes = [_annotations(one).get(CLASS_ANNOTATION) for one in (review.obj, review.old) if one is not None]
+        classes = [annotations_of(one).get(CLASS_ANNOTATION) for one in (review.obj, review.old) if one is not None]
         return all(one and one not in self._settings.broker_classes for one in classes)
 
     def _context(self, review: Review) -> AdmissionContext:

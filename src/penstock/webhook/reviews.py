@@ -1,4 +1,4 @@
-"""AdmissionReviews and ConversionReviews of Kubernetes, read and answered. Pure: documents in, documents out."""
+"""AdmissionReviews and ConversionReviews of Kubernetes: parsing of requests, and their responses. No I/O."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ WRITES = ("CREATE", "UPDATE")
 
 
 class MalformedReview(ValueError):
-    """The body is no review; the text says why."""
+    """The body is not a review; the text says why."""
 
 
 @dataclass(frozen=True)
 class Review:
-    """What the API server asks about: an object that somebody wants to store."""
+    """The request of an AdmissionReview: an object that a user wants to store."""
 
     uid: str
     group: str
@@ -39,11 +39,11 @@ class Review:
 
     @property
     def stores_an_object(self) -> bool:
-        """Whether an object as a whole is created or changed; nothing else is ever judged."""
+        """Whether an object itself is created or changed, not a subresource; everything else is allowed."""
         return self.operation in WRITES and not self.subresource and self.obj is not None
 
 
-def read(document: object) -> Review:
+def read_review(document: object) -> Review:
     """The review in a request's body. Raises MalformedReview."""
     request = _request(document, "AdmissionReview", ADMISSION_VERSION)
     kind = _mapping(request, "kind")
@@ -65,25 +65,24 @@ def read(document: object) -> Review:
 
 
 def allowed(review: Review, *, result: Obj | None = None, warnings: Iterable[str] = ()) -> Obj:
-    """The answer that lets the object pass, as `result` if that is another."""
+    """The response that allows the object, changed to `result` if that is given."""
     response: Obj = {"uid": review.uid, "allowed": True}
     patch = jsonpatch.make_patch(review.obj, result) if result is not None else None
     if patch:
         response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch.to_string().encode()).decode()}
-    told = list(warnings)
-    if told:
-        response["warnings"] = told
-    return _answer("AdmissionReview", ADMISSION_VERSION, response)
+    if listed := list(warnings):
+        response["warnings"] = listed
+    return _response("AdmissionReview", ADMISSION_VERSION, response)
 
 
 def denied(review: Review, message: str) -> Obj:
-    """The answer that refuses; the API server puts the name of the webhook before the message."""
+    """The response that denies the object; the API server puts the name of the webhook before the message."""
     status = {"status": "Failure", "message": message, "reason": "BadRequest", "code": 400}
-    return _answer("AdmissionReview", ADMISSION_VERSION, {"uid": review.uid, "allowed": False, "status": status})
+    return _response("AdmissionReview", ADMISSION_VERSION, {"uid": review.uid, "allowed": False, "status": status})
 
 
 def converted(document: object, conversions: Mapping[tuple[str, str], Callable[[Obj, str], Obj]]) -> Obj:
-    """The answer to a ConversionReview. Raises MalformedReview."""
+    """The response to a ConversionReview. Raises MalformedReview."""
     request = _request(document, "ConversionReview", CONVERSION_VERSION)
     uid, wanted = _text(request, "uid"), _text(request, "desiredAPIVersion")
     objects = request.get("objects")
@@ -96,13 +95,13 @@ def converted(document: object, conversions: Mapping[tuple[str, str], Callable[[
         if convert is None or wanted.rpartition("/")[0] != group:
             message = f"{kind} of {obj.get('apiVersion')} cannot be converted to {wanted}"
             failure = {"status": "Failure", "message": message}
-            return _answer("ConversionReview", CONVERSION_VERSION, {"uid": uid, "result": failure})
+            return _response("ConversionReview", CONVERSION_VERSION, {"uid": uid, "result": failure})
         results.append(convert(obj, wanted))
     response = {"uid": uid, "result": {"status": "Success"}, "convertedObjects": results}
-    return _answer("ConversionReview", CONVERSION_VERSION, response)
+    return _response("ConversionReview", CONVERSION_VERSION, response)
 
 
-def _answer(kind: str, version: str, response: Obj) -> Obj:
+def _response(kind: str, version: str, response: Obj) -> Obj:
     return {"apiVersion": version, "kind": kind, "response": response}
 
 

@@ -1,4 +1,7 @@
-"""The webhook as a component: follows the ConfigMaps, keeps its certificates, answers reviews over HTTPS."""
+"""The webhook as a component: follows the ConfigMaps, rotates its certificates, and serves reviews over HTTPS.
+
+Each kind of review has a path, to which it is POSTed. A body that is not a review gets 400.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,9 @@ from penstock.runtime.lifecycle import Lifecycle, first
 from penstock.settings import Settings
 from penstock.web.server import HttpServer, listen
 from penstock.web.tls_context import RenewedContext
-from penstock.webhook.admission import Judge
-from penstock.webhook.certificates import FAILURES, CertificateKeeper
-from penstock.webhook.reviews import MalformedReview, converted, read
-
-# The webhook's HTTP: one path per question, each a POST of a review. What is no review is answered 400.
+from penstock.webhook.admission import AdmissionHandler
+from penstock.webhook.certificates import FAILURES, CertificateRotation
+from penstock.webhook.reviews import MalformedReview, converted, read_review
 
 DEFAULTING = "/defaulting"
 VALIDATION = "/resource-validation"
@@ -40,25 +41,31 @@ CONFIG_VALIDATION = "/config-validation"
 CONVERSION = "/resource-conversion"
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
-"""A review holds an object twice, as it was and as it shall be; the API takes objects of 3 MiB."""
+"""A review holds an object twice, old and new; the API accepts objects of up to 3 MiB."""
 BODY_SECONDS = 10.0
-"""The API server gives up after as long; who is slower is not it."""
+"""Time for a body to arrive; the API server times out after as long."""
 
-Answer = Callable[[object], Obj]
+Respond = Callable[[object], Obj]
+FIELD_MANAGER = "penstock-webhook"
+RETRY_SECONDS = 2.0
+ACCESS_SECONDS = 5.0
+"""Timeout of access reviews; the API server waits 10 s for the response to an admission review."""
+
+log = structlog.get_logger()
 
 
-def application(judge: Judge) -> Starlette:
-    """The application. Judging happens in threads, so that one long filter does not hold up other requests."""
-    answers: dict[str, Answer] = {
-        DEFAULTING: lambda document: judge.default(read(document)),
-        VALIDATION: lambda document: judge.validate(read(document)),
-        CONFIG_VALIDATION: lambda document: judge.validate_features(read(document)),
+def application(handler: AdmissionHandler) -> Starlette:
+    """The application. Reviews are handled in threads, so that a long filter does not block other requests."""
+    responders: dict[str, Respond] = {
+        DEFAULTING: lambda document: handler.default(read_review(document)),
+        VALIDATION: lambda document: handler.validate(read_review(document)),
+        CONFIG_VALIDATION: lambda document: handler.validate_features(read_review(document)),
         CONVERSION: lambda document: converted(document, CONVERSIONS),
     }
-    return Starlette(routes=[Route(path, _endpoint(answer), methods=["POST"]) for path, answer in answers.items()])
+    return Starlette(routes=[Route(path, _endpoint(respond), methods=["POST"]) for path, respond in responders.items()])
 
 
-def _endpoint(answer: Answer) -> Callable[[Request], object]:
+def _endpoint(respond: Respond) -> Callable[[Request], object]:
     async def endpoint(request: Request) -> Response:
         try:
             async with asyncio.timeout(BODY_SECONDS):
@@ -68,19 +75,19 @@ def _endpoint(answer: Answer) -> Callable[[Request], object]:
         if body is None:
             return PlainTextResponse(f"the body has more than {MAX_BODY_BYTES} bytes\n", 413)
         try:
-            return JSONResponse(await asyncio.to_thread(_answered, answer, body))
+            return JSONResponse(await asyncio.to_thread(_respond, respond, body))
         except MalformedReview as error:
             return PlainTextResponse(f"{error}\n", 400)
 
     return endpoint
 
 
-def _answered(answer: Answer, body: bytes) -> Obj:
+def _respond(respond: Respond, body: bytes) -> Obj:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise MalformedReview(f"the body is not JSON: {error}") from None
-    return answer(document)
+    return respond(document)
 
 
 async def _body(request: Request) -> bytes | None:
@@ -99,22 +106,14 @@ async def _body(request: Request) -> bytes | None:
     return bytes(body)
 
 
-FIELD_MANAGER = "penstock-webhook"
-RETRY_SECONDS = 2.0
-ACCESS_SECONDS = 5.0
-"""For the question what a user may do; the API server waits 10 s for the answer to a review."""
-
-log = structlog.get_logger()
-
-
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
-    """Serves until told to stop."""
+    """Serves until stopped."""
     if settings.kubeconfig is None:
         raise ValueError("the webhook serves an existing cluster: name its kubeconfig, or `in-cluster`")
     api = AsyncClient(read_config(settings.kubeconfig), field_manager=FIELD_MANAGER)
     try:
-        taken = listen(lifecycle, "the webhook", settings.host, settings.webhook_port, "webhook_port")
-        with contextlib.closing(taken) as listener:
+        listening = listen(lifecycle, "the webhook", settings.host, settings.webhook_port, "webhook_port")
+        with contextlib.closing(listening) as listener:
             await _run(settings, lifecycle, api, listener)
     finally:
         await api.close()
@@ -124,24 +123,25 @@ async def _run(settings: Settings, lifecycle: Lifecycle, api: AsyncClient, liste
     tls = RenewedContext()
     loop = asyncio.get_running_loop()
 
-    def judged(user: Obj, origin: EventOrigin) -> bool:
-        """Asked by the threads that judge."""
-        asked = asyncio.run_coroutine_threadsafe(may_subscribe(api, user, origin), loop)
+    def user_may_subscribe(user: Obj, origin: EventOrigin) -> bool:
+        """Called in the threads that handle reviews; the request to the API runs in the event loop."""
+        pending = asyncio.run_coroutine_threadsafe(may_subscribe(api, user, origin), loop)
         try:
-            return asked.result(ACCESS_SECONDS)
+            return pending.result(ACCESS_SECONDS)
         except (TimeoutError, CancelledError):
-            asked.cancel()
-            raise AccessUnknown(f"no answer within {ACCESS_SECONDS:.0f} s") from None
+            pending.cancel()
+            raise AccessUnknown(f"no response within {ACCESS_SECONDS:.0f} s") from None
 
-    keeper, judge, configured = CertificateKeeper(api, tls), Judge(settings, judged), asyncio.Event()
-    server = HttpServer(application(judge), listener, tls.context)
+    rotation, configured = CertificateRotation(api, tls), asyncio.Event()
+    handler = AdmissionHandler(settings, user_may_subscribe)
+    server = HttpServer(application(handler), listener, tls.context)
 
     async def work() -> None:
-        await first(_prepare(keeper, configured), lifecycle.stopping.wait())
+        await first(_prepare(rotation, configured), lifecycle.stopping.wait())
         if not lifecycle.stopping.is_set():
-            await first(_serve(server, settings, lifecycle), keeper.run())
+            await first(_serve(server, settings, lifecycle), rotation.run())
 
-    await first(work(), _follow(api, judge, configured))
+    await first(work(), _follow(api, handler, configured))
 
 
 async def _serve(server: HttpServer, settings: Settings, lifecycle: Lifecycle) -> None:
@@ -150,20 +150,20 @@ async def _serve(server: HttpServer, settings: Settings, lifecycle: Lifecycle) -
         await lifecycle.stopping.wait()
 
 
-async def _prepare(keeper: CertificateKeeper, configured: asyncio.Event) -> None:
-    """Nothing can be answered without a certificate and a configuration; the API may come up later than this."""
+async def _prepare(rotation: CertificateRotation, configured: asyncio.Event) -> None:
+    """Waits for the first certificate and configuration. The API may start later than this process."""
     while True:
         try:
-            await keeper.look()
+            await rotation.rotate()
             break
         except FAILURES as error:
-            log.warning("the cluster's API does not let the webhook prepare; trying again", error=describe(error))
+            log.warning("the webhook cannot prepare its certificates; retrying", error=describe(error))
             await asyncio.sleep(RETRY_SECONDS)
     await configured.wait()
 
 
-async def _follow(api: AsyncClient, judge: Judge, configured: asyncio.Event) -> None:
-    """Keeps the judge's ConfigMaps as they are in the cluster; while that cannot be asked, the last ones hold."""
+async def _follow(api: AsyncClient, handler: AdmissionHandler, configured: asyncio.Event) -> None:
+    """Keeps the handler's ConfigMaps up to date; while the API is unavailable, the last ones are used."""
     get_list = partial(api.list, CONFIG_MAP, SYSTEM_NAMESPACE)
     open_watch = partial(api.watch, CONFIG_MAP, namespace=SYSTEM_NAMESPACE)
     configmaps: dict[Key, Obj] = {}
@@ -176,9 +176,9 @@ async def _follow(api: AsyncClient, judge: Judge, configured: asyncio.Event) -> 
             case Changed(_, obj):
                 configmaps[key_of(obj)] = obj
             case Interrupted(error):
-                log.info("ConfigMaps are read again", error=describe(error))
+                log.info("the watch of ConfigMaps was interrupted", error=describe(error))
                 continue
-        judge.configure(configmaps.values())
+        handler.configure(configmaps.values())
         configured.set()
 
 

@@ -28,7 +28,7 @@ from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 from penstock.web.http_clients import client_builder
 from penstock.web.server import HttpServer
-from penstock.web.tls_server import PassingCertificate
+from penstock.web.tls_server import InMemoryCertificate
 from penstock.workloads.images import Images
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.pods.actor_process import ActorServices, MakeCertificate
@@ -76,7 +76,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         return names.snapshot.trusted
 
     def certificate(hosts: Sequence[str]) -> MakeCertificate:
-        return PassingCertificate(settings, POD_CERTIFICATE, hosts)
+        return InMemoryCertificate(settings, POD_CERTIFICATE, hosts)
 
     config = read_config(kubeconfig)
     api = AsyncClient(config, field_manager=NODE_NAME)

@@ -10,8 +10,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from typing import Any
 import psutil
 import yaml
 
-from running import held_ports
+from tests.running import held_ports
 
 SCRIPT = Path(__file__).with_name("serve_api.py")
 
@@ -115,15 +113,6 @@ class Server:
         told = done.stdout + done.stderr
         assert (done.returncode == 0) == ok, told
         return told
-
-
-def eventually(check: Callable[[], Any], seconds: float = 60) -> Any:
-    """What `check` gives once it is truthy; fails with what it gave last."""
-    end = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < end, f"still {found!r} after {seconds} s"
-        time.sleep(0.05)
-    return found
 
 
 def started(data_dir: Path) -> Server:

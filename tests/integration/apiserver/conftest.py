@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from api_process import Server, started
 
-from running import kubectl_program
+from tests.integration.apiserver.api_process import Server, started
+from tests.running import kubectl_program
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from served_console import ServedConsole
 
-import browser
-from console_journey import Journey, Subscriber
+from tests import browser
+from tests.console_journey import Journey, Subscriber
+from tests.integration.console.served_console import ServedConsole
 
 collect_ignore_glob = [] if browser.is_here() else ["test_*.py"]
 

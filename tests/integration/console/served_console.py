@@ -23,8 +23,8 @@ from penstock.kafka.ranges import LogRecord
 from penstock.operations.cluster_api import Resource
 from penstock.runtime.sockets import bound_socket
 from penstock.settings import Settings
-from running import eventually
-from written import KeptRecords, attempt, event
+from tests.waiting import eventually
+from tests.written import KeptRecords, attempt, event
 
 Obj = dict[str, Any]
 EVENTING = "eventing.knative.dev/v1"

@@ -10,17 +10,15 @@ import pytest
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
-    from control_plane import Cluster, DataPlaneStandIn, Restartable
-
     from penstock.engine.jars.jar_cache import Jars
+    from tests.integration.controllers.control_plane import Cluster, DataPlaneStandIn, Restartable
 
 
 @pytest.fixture(scope="package")
 def control_settings(tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars) -> Iterator[Settings]:
     """Settings that reach a running Kafka and API server."""
-    from control_plane import run_apiserver, running
-
-    from running import running_kafka, with_held_ports
+    from tests.integration.controllers.control_plane import run_apiserver, running
+    from tests.running import running_kafka, with_held_ports
 
     settings = with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("control")))
     with running_kafka(settings, jar_folders), running(run_apiserver, settings):
@@ -30,7 +28,7 @@ def control_settings(tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars
 @pytest.fixture(scope="package")
 def data_plane(control_settings: Settings) -> Iterator[DataPlaneStandIn]:
     """Acknowledges what is published."""
-    from control_plane import DataPlaneStandIn
+    from tests.integration.controllers.control_plane import DataPlaneStandIn
 
     stand_in = DataPlaneStandIn(control_settings)
     yield stand_in
@@ -40,7 +38,7 @@ def data_plane(control_settings: Settings) -> Iterator[DataPlaneStandIn]:
 @pytest.fixture(scope="package")
 def controllers(control_settings: Settings, data_plane: DataPlaneStandIn) -> Iterator[Restartable]:
     """The controllers, running."""
-    from control_plane import Restartable, run_controllers
+    from tests.integration.controllers.control_plane import Restartable, run_controllers
 
     component = Restartable(run_controllers, control_settings)
     yield component
@@ -50,7 +48,7 @@ def controllers(control_settings: Settings, data_plane: DataPlaneStandIn) -> Ite
 @pytest.fixture
 def cluster(control_settings: Settings, controllers: Restartable) -> Iterator[Cluster]:
     """The API as a user sees it, with controllers at work."""
-    from control_plane import Cluster
+    from tests.integration.controllers.control_plane import Cluster
 
     user = Cluster(control_settings)
     yield user

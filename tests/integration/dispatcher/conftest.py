@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from dispatcher_stage import Stage, Subscribe, Subscriber
 
 from penstock.settings import Settings
-from running import running_kafka, with_held_ports
+from tests.integration.dispatcher.dispatcher_stage import Stage, Subscribe, Subscriber
+from tests.running import running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     from penstock.engine.jars.jar_cache import Jars

@@ -23,7 +23,7 @@ from penstock.contract import topics
 from penstock.contract.routes import Endpoint, Record, Route, ServiceName, Target, Version
 from penstock.dispatcher.task import run_task
 from penstock.settings import Settings
-from running import headers_of, kafka_access, read_to_end
+from tests.running import headers_of, kafka_access, read_to_end
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
@@ -240,11 +240,3 @@ class Stage:
 def _note(offsets: list[int], error: KafkaError | None, message: Message) -> None:
     assert error is None, error
     offsets.append(int(message.offset() or 0))
-
-
-async def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Waits for a condition; fails with what was awaited."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        await asyncio.sleep(0.02)

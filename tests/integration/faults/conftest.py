@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from ground import TRIGGER, WARNING_SECONDS, Ground
-from producer import Subscriber
 
-from running import start_stack, stop_process
+from tests.integration.faults.ground import TRIGGER, WARNING_SECONDS, Ground
+from tests.integration.faults.producer import Subscriber
+from tests.running import start_stack, stop_process
 
 BROKER = """
 apiVersion: eventing.knative.dev/v1

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import psutil
 import pytest
-from producer import Producer, Subscriber
 
-from running import Stack, eventually
+from tests.integration.faults.producer import Producer, Subscriber
+from tests.running import Stack
+from tests.waiting import eventually
 from tools.chaos import victims
 from tools.chaos.checker import Lost
 from tools.chaos.trail import trails

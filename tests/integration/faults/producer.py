@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 
-from running import eventually
+from tests.waiting import eventually
 
 _RUNS = itertools.count()
 """No two producers send the same id, so that what is left of one fault is not taken for an event of the next."""

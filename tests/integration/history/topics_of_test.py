@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from penstock.contract import attempts
 from penstock.contract.attempts import AttemptRecord
 from penstock.settings import Settings
-from running import kafka_access
+from tests.running import kafka_access
 
 _numbers = itertools.count()
 

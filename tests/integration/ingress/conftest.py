@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ingress_processes import IngressProcess, first_snapshot, ingress_process, publish
 
 from penstock.engine.jars import jar_cache
 from penstock.settings import Settings
-from running import running_kafka, with_held_ports
+from tests.integration.ingress.ingress_processes import IngressProcess, first_snapshot, ingress_process, publish
+from tests.running import running_kafka, with_held_ports
 
 
 @pytest.fixture(scope="package")

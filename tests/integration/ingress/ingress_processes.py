@@ -21,7 +21,8 @@ from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
 from penstock.ingress.authorization import digest_of
 from penstock.settings import Settings
-from running import eventually, headers_of, kafka_access, read_to_end
+from tests.running import headers_of, kafka_access, read_to_end
+from tests.waiting import eventually
 
 BROKER = Target("broker-uid", "Broker", "shop", "orders", ("/shop/orders",))
 CHANNEL = Target(

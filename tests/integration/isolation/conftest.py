@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from shop_pods import Pods
-from tenants import BANK, PRIVATE, SHOP, Caller, Listener, path_of
 
-from running import Stack, eventually, start_stack, stop_process
+from tests.integration.isolation.shop_pods import Pods
+from tests.integration.isolation.tenants import BANK, PRIVATE, SHOP, Caller, Listener, path_of
+from tests.running import Stack, start_stack, stop_process
+from tests.waiting import eventually
 
 HERE = Path(__file__).parent
 DEVELOPER = HERE.parents[2] / "examples" / "access" / "developer.yaml"

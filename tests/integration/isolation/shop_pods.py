@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenants import SHOP, Answer, Caller, Obj
-
-from running import Stack, eventually
+from tests.integration.isolation.tenants import SHOP, Answer, Caller, Obj
+from tests.running import Stack
+from tests.waiting import eventually
 
 
 def pod(name: str, spec: Obj, metadata: Obj | None = None) -> Obj:

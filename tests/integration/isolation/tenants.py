@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from running import Stack, eventually
+from tests.running import Stack
+from tests.waiting import eventually
 
 BANK, SHOP = "bank", "shop"
 """The namespace that is to be protected, and the one that the attacker's users are bound in."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from router_stage import Stage
 
 from penstock.engine.topics import topic_setup
 from penstock.kafka.clients import portable
 from penstock.router.service import RouterService
 from penstock.settings import Settings
+from tests.integration.router.router_stage import Stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

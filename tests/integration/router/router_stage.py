@@ -20,7 +20,8 @@ from penstock.kafka.clients import topic_name
 from penstock.kafka.watchdog import Watchdog
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import eventually, headers_of, kafka_access, read_to_end
+from tests.running import headers_of, kafka_access, read_to_end
+from tests.waiting import eventually
 
 TARGET = "broker-1"
 VERSIONS = itertools.count(1)

@@ -12,12 +12,12 @@ import pytest
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from certificate_files import DAY, authority
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.runtime.sockets import bound_socket
-from penstock.web.certificates import issue
+from penstock.web.certificates import issue_certificate
 from penstock.web.server import HttpServer, listen
-from penstock.web.tls_server import show
+from penstock.web.tls_context import load_pair
+from tests.certificate_files import DAY, authority
 
 OWN = authority("own")
 NAME = "job-sink.knative-eventing.svc.cluster.local"
@@ -53,7 +53,8 @@ async def answer(server: HttpServer, *headers: str, trusting: ssl.SSLContext | N
 
 async def test_with_a_certificate_it_speaks_tls_by_its_name() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    show(context, issue(OWN, "sinks", [NAME], DAY, datetime.now(UTC)))
+    pair = issue_certificate(OWN, "sinks", [NAME], DAY, datetime.now(UTC))
+    load_pair(context, pair.certificate, pair.key)
     trusting = ssl.create_default_context(cadata=OWN.certificate.decode())
     async with listening(tell_how, context) as server:
         assert (await answer(server, trusting=trusting)).endswith(b"https 127.0.0.1")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pod_cluster import Cluster
 
 from penstock.kafka.clients import portable
 from penstock.settings import Settings
-from running import with_held_ports
+from tests.integration.workloads.pod_cluster import Cluster
+from tests.running import with_held_ports
 
 
 @pytest.fixture(scope="module")

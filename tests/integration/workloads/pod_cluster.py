@@ -13,7 +13,8 @@ from penstock.apiserver import service as apiserver
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 from penstock.workloads import service as workloads
-from running import eventually, kubectl_program
+from tests.running import kubectl_program
+from tests.waiting import eventually
 
 
 class Component:

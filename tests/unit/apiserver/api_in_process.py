@@ -89,7 +89,7 @@ class ApiInProcess:
 @asynccontextmanager
 async def api_in_process(folder: Path) -> AsyncIterator[ApiInProcess]:
     """The server over a folder, until the end of the block."""
-    _, tokens = identity.load_tokens(folder / "pki" / "tokens.json")
+    _, tokens = identity.load_component_tokens(folder / "pki" / "tokens.json")
     async with assembled(Settings(data_dir=folder), TaskScope(), Watches()) as app:
         # What goes on behind it begins: reads alone would never let it.
         await asyncio.sleep(0)

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from api_in_process import ApiInProcess, api_in_process
+
+from tests.unit.apiserver.api_in_process import ApiInProcess, api_in_process
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from console_client import BROWSER, OPERATOR, ORIGIN, MakeClient, know_tokens, signed_in
-from known_api import KnownApi
 from starlette.testclient import TestClient
 
 from penstock.console.app import application
 from penstock.console.console import Console
 from penstock.settings import Settings
+from tests.unit.console.console_client import BROWSER, OPERATOR, ORIGIN, MakeClient, know_tokens, signed_in
+from tests.unit.console.known_api import KnownApi
 
 
 @pytest.fixture

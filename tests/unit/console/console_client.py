@@ -27,7 +27,7 @@ def know_tokens(monkeypatch: pytest.MonkeyPatch) -> dict[str, TokenOwner]:
 
     def owner_of(self: Console, token: str) -> TokenOwner:
         if token not in known:
-            raise UnknownToken("The API does not know this token: Unauthorized.")
+            raise UnknownToken("The API rejected the token: Unauthorized.")
         return known[token]
 
     monkeypatch.setattr(Console, "owner_of", owner_of)

@@ -25,7 +25,7 @@ class KnownApi:
         for obj in self.all(resource):
             if (obj["metadata"]["namespace"], obj["metadata"]["name"]) == (namespace, name):
                 return obj
-        raise NotThere(f"There is no {resource.kind} {namespace}/{name} in this penstock.")
+        raise NotThere(f"{resource.kind} {namespace}/{name} does not exist in this penstock.")
 
     def read(self, path: str) -> Obj | None:
         return None
@@ -37,7 +37,7 @@ class KnownApi:
 
     def token(self, namespace: str, account: str, audience: str) -> str:
         if account != "till":
-            raise NotThere(f"There is no ServiceAccount {namespace}/{account} in this penstock.")
+            raise NotThere(f"ServiceAccount {namespace}/{account} does not exist in this penstock.")
         return f"token of {namespace}/{account} for {audience}"
 
     def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:

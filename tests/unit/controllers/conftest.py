@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
-from api_double import ApiDouble, TopicDouble
-from memory_plane import ControlPlane, Starter
 
 from penstock.controllers.routes import publisher as publisher_module
 from penstock.kube import list_watch
 from penstock.settings import Settings
+from tests.unit.controllers.api_double import ApiDouble, TopicDouble
+from tests.unit.controllers.memory_plane import ControlPlane, Starter
 
 
 @pytest.fixture
-def settings() -> Settings:
-    return Settings(history=False)
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path, history=False)
 
 
 @pytest.fixture

@@ -7,37 +7,36 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from api_double import ApiDouble, TopicDouble
-
 from penstock.contract import reports
 from penstock.contract.reports import COMPONENTS, Ack
 from penstock.contract.routes import Record
 from penstock.controllers.reconciler import ReconcilerContext, ReconcilerWorkers
+from penstock.controllers.reconcilers.eventtype import EventTypeMaker
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
-from penstock.controllers.service import work_on
+from penstock.controllers.routes.route_health import Announcer
+from penstock.controllers.service import run_controllers
 from penstock.controllers.tracker import Tracker
 from penstock.kube.kinds import CONFIG_MAP, POD, Kind, Obj
 from penstock.resources.conditions import find
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
+from tests.unit.controllers.api_double import ApiDouble, TopicDouble
 
 
 class AcknowledgingDataPlane(DataPlane):
-    """Acknowledges each version as soon as it is published, unless told to hold."""
+    """Acknowledges each version as soon as it is published, unless it is holding."""
 
     holding = False
 
     def start(self) -> None:
-        announce = self._publisher.announce
+        """Follows nothing."""
 
-        def published(version: int) -> None:
-            announce(version)
-            if not self.holding:
-                self.acknowledge(version)
-
-        self._publisher.announce = published
+    def published(self, version: int) -> None:
+        super().published(version)
+        if not self.holding:
+            self.acknowledge(version)
 
     async def close(self) -> None:
         """Follows nothing."""
@@ -56,21 +55,28 @@ class ControlPlane:
         self.api, self.topic = api, topic
         self._workers = ReconcilerWorkers()
         tracker = Tracker(api, self._workers.enqueue)  # type: ignore[arg-type]
-        publisher = Publisher(topic, topic.kept)  # type: ignore[arg-type]
-        self.dataplane = AcknowledgingDataPlane(
-            settings, publisher, self._workers.enqueue, lambda: None, losses_shown=3600
-        )
+        publisher = Publisher(topic, self._workers.enqueue, topic.kept)  # type: ignore[arg-type]
         recorder = EventRecorder(api)  # type: ignore[arg-type]
-        self.world = ReconcilerContext(settings, api, tracker, publisher, self.dataplane, recorder)  # type: ignore[arg-type]
         self._lifecycle = Lifecycle()
-        self._task = asyncio.create_task(work_on(self.world, self._workers, self._lifecycle))
+        types = EventTypeMaker(api, tracker, publisher)  # type: ignore[arg-type]
+        self.dataplane = AcknowledgingDataPlane(
+            settings,
+            publisher,
+            self._workers.enqueue,
+            lambda: None,
+            type_seen=types.take,
+            announce=Announcer(tracker, recorder, self._lifecycle.news),
+            losses_shown=3600,
+        )
+        self.context = ReconcilerContext(settings, api, tracker, publisher, self.dataplane, recorder)  # type: ignore[arg-type]
+        self._task = asyncio.create_task(run_controllers(self.context, self._workers, self._lifecycle, types))
 
     async def stop(self) -> None:
         """Ends as a killed process does: nothing is finished."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._workers.close()
-        await self.world.tracker.close()
+        await self.context.tracker.close()
 
     async def ended(self) -> None:
         """Waits for the end of its work, and raises what ended it."""
@@ -94,7 +100,7 @@ class ControlPlane:
             await asyncio.sleep(0.01)
             if time.monotonic() > deadline:
                 raise AssertionError(f"it never comes to rest; last writes: {self.api.journal[-12:]}")
-            now = (self.api.version, self.world.publisher.version)
+            now = (self.api.version, self.context.publisher.version)
             quiet, before = (quiet + 1 if now == before else 0), now
 
     def ready(self, kind: Kind, name: str, namespace: str = "ns") -> bool:

@@ -6,9 +6,6 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from secrets_double import Kubernetes
-from virtual_time import turns
-
 from penstock.contract import records as headers
 from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing
@@ -27,6 +24,8 @@ from penstock.kafka.reports import Reporter
 from penstock.kafka.topic_ends import KafkaAway
 from penstock.kafka.transactions import Entry
 from penstock.settings import Settings
+from tests.unit.dispatcher.secrets_double import Kubernetes
+from tests.unit.dispatcher.virtual_time import turns
 
 TARGET = "broker"
 URL = "http://subscriber.example/"

@@ -62,7 +62,7 @@ def fuzz(targets: list[str], told: Callable[[Outcome], None], *, seconds: int, r
     import atheris
 
     with atheris.instrument_imports(include=["penstock", "jsonpatch", "jsonpointer"]):
-        from fuzz_targets import TARGETS
+        from tests.unit.fuzz.fuzz_targets import TARGETS
     limits = [f"-max_total_time={seconds}"] * bool(seconds) + [f"-runs={runs}"] * bool(runs) + [f"-seed={seed}"]
     for target in targets:
         told(_in_child(target, lambda name=target: _run(name, TARGETS[name], limits)))  # type: ignore[misc]
@@ -142,7 +142,7 @@ def main() -> int:
         if outcome.code:
             print(outcome.output, flush=True)
 
-    sys.path[:0] = [str(HERE), *(str(HERE.parent / folder) for folder in ("ingress", "apiserver", "workloads"))]
+    sys.path.insert(0, str(ROOT))
     fuzz(given.target or names(), told, seconds=given.seconds, runs=given.runs, seed=given.seed)
     return 1 if any(outcome.code for outcome in outcomes) else 0
 

@@ -13,10 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from api_in_process import ApiInProcess, api_in_process
-from ingress_requests import Client, Wire
-from made_up_pods import MadeUpPods, Names
-
 from penstock.apiserver.access import identity
 from penstock.apiserver.documents import decode, encode
 from penstock.apiserver.errors import ApiError
@@ -32,6 +28,9 @@ from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.filters import cesql
 from penstock.filters.evaluate import matches_event
 from penstock.filters.parse import InvalidFilter, parse
+from tests.unit.apiserver.api_in_process import ApiInProcess, api_in_process
+from tests.unit.ingress.ingress_requests import Client, Wire
+from tests.unit.workloads.made_up_pods import MadeUpPods, Names
 
 Target = Callable[[bytes], None]
 

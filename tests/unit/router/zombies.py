@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
-from generations_double import Noted
 
 from penstock.contract import generations as contract
 from penstock.contract import records, topics
@@ -33,6 +32,7 @@ from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import Marker, MatchedRecord
 from penstock.router.plan.route_index import RouteTable
 from penstock.router.plan.unplannable import Unplannable
+from tests.unit.router.generations_double import Noted
 
 
 class Crash(Exception):

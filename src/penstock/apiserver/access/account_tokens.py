@@ -1,4 +1,4 @@
-"""Tokens of ServiceAccounts: asked for by a TokenRequest, and good for as long as what they are bound to exists."""
+"""Tokens of ServiceAccounts: issued for a TokenRequest, valid while the account and the bound object exist."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.apiserver.documents import meta
 from penstock.kube.kinds import Obj
 from penstock.runtime.times import rfc3339
 
-ISSUER = "https://kubernetes.default.svc.cluster.local"
-AUDIENCES = (ISSUER,)
-"""Those of the API itself: what a token is for that names no other."""
+API_ISSUER = "https://kubernetes.default.svc.cluster.local"
+AUDIENCES = (API_ISSUER,)
+"""Those of the API itself: the default of a token that names no audience."""
 DEFAULT_SECONDS = 3600
-SHORTEST_SECONDS, LONGEST_SECONDS = 600, 2**32
+MIN_SECONDS, MAX_SECONDS = 600, 2**32
 _PRIVATE = "kubernetes.io"
 _BOUND_RESOURCES = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
@@ -26,19 +26,19 @@ Lookup = Callable[[str, str, str], Obj | None]
 """The stored object of a resource, namespace and name."""
 
 
-def issue(asked: Obj, namespace: str, name: str, *, lookup: Lookup, signer: Signer, now: float) -> Obj:
-    """The TokenRequest with its token; raises what Kubernetes would."""
+def issue_token(given: Obj, namespace: str, name: str, *, lookup: Lookup, signer: Signer, now: float) -> Obj:
+    """The TokenRequest with its token; raises ApiError as Kubernetes would."""
     account = lookup("serviceaccounts", namespace, name)
     if account is None:
         raise errors.not_found("", "serviceaccounts", name)
-    _check_metadata(asked.get("metadata") or {}, meta(account))
-    spec = asked.get("spec") or {}
+    _check_metadata(given.get("metadata") or {}, meta(account))
+    spec = given.get("spec") or {}
     if not isinstance(spec, dict):
         raise errors.bad_request("spec is not an object")
     seconds = int(min(_seconds(spec.get("expirationSeconds")), signer.longest_seconds))
     audiences = [str(one) for one in spec.get("audiences") or AUDIENCES]
-    bound = _bound(spec.get("boundObjectRef"), account, lookup)
-    claims = claims_of(account, audiences=audiences, seconds=seconds, bound=bound, now=now)
+    bound = _bound_object(spec.get("boundObjectRef"), account, lookup)
+    claims = account_claims(account, audiences=audiences, seconds=seconds, bound=bound, now=now)
     known = {"name": name, "namespace": namespace, "uid": meta(account)["uid"], "creationTimestamp": _moment(now)}
     return {
         "kind": "TokenRequest",
@@ -49,8 +49,8 @@ def issue(asked: Obj, namespace: str, name: str, *, lookup: Lookup, signer: Sign
     }
 
 
-def claims_of(account: Obj, *, audiences: list[str], seconds: int, bound: Obj | None, now: float) -> Claims:
-    """What a token of the account says; `bound` is the object that it ends with."""
+def account_claims(account: Obj, *, audiences: list[str], seconds: int, bound: Obj | None, now: float) -> Claims:
+    """The claims of a token of the account; it is valid no longer than the object `bound` exists."""
     details = meta(account)
     private: dict[str, Any] = {
         "namespace": details["namespace"],
@@ -61,7 +61,7 @@ def claims_of(account: Obj, *, audiences: list[str], seconds: int, bound: Obj | 
         if node := (bound.get("spec") or {}).get("nodeName"):
             private["node"] = {"name": node}
     return {
-        "iss": ISSUER,
+        "iss": API_ISSUER,
         "sub": account_user(details["namespace"], details["name"]),
         "aud": audiences,
         "iat": int(now),
@@ -72,8 +72,8 @@ def claims_of(account: Obj, *, audiences: list[str], seconds: int, bound: Obj | 
     }
 
 
-def user_of(claims: Claims, lookup: Lookup) -> User | None:
-    """The user of a token, if the account and what the token is bound to are still those it was made for."""
+def user_of_account_token(claims: Claims, lookup: Lookup) -> User | None:
+    """The user of a token; None if the account or the object it is bound to has been deleted or replaced since."""
     private = claims.get(_PRIVATE) or {}
     namespace, account = private.get("namespace", ""), private.get("serviceaccount") or {}
     if not _exists("serviceaccounts", namespace, account, lookup):
@@ -98,10 +98,10 @@ def _exists(resource: str, namespace: str, named: Obj, lookup: Lookup) -> bool:
     return found is not None and meta(found)["uid"] == named.get("uid")
 
 
-def _check_metadata(asked: Obj, account: Obj) -> None:
+def _check_metadata(given: Obj, account: Obj) -> None:
     for field in ("name", "namespace"):
-        if asked.get(field) not in (None, "", account[field]):
-            why = f'Invalid value: "{asked[field]}": must match the service account {field} if specified'
+        if given.get(field) not in (None, "", account[field]):
+            why = f'Invalid value: "{given[field]}": must match the service account {field} if specified'
             complaint = (f"metadata.{field}", "FieldValueInvalid", why)
             raise errors.invalid("authentication.k8s.io", "TokenRequest", account["name"], [complaint])
 
@@ -111,9 +111,9 @@ def _seconds(value: Any) -> int:
         return DEFAULT_SECONDS
     if not isinstance(value, int) or isinstance(value, bool):
         raise errors.bad_request("spec.expirationSeconds is not a number")
-    if value < SHORTEST_SECONDS:
+    if value < MIN_SECONDS:
         why = "may not specify a duration less than 10 minutes"
-    elif value > LONGEST_SECONDS:
+    elif value > MAX_SECONDS:
         why = "may not specify a duration larger than 2^32 seconds"
     else:
         return value
@@ -121,7 +121,7 @@ def _seconds(value: Any) -> int:
     raise errors.invalid("authentication.k8s.io", "TokenRequest", "", [complaint])
 
 
-def _bound(reference: Any, account: Obj, lookup: Lookup) -> Obj | None:
+def _bound_object(reference: Any, account: Obj, lookup: Lookup) -> Obj | None:
     if reference is None:
         return None
     if not isinstance(reference, dict):

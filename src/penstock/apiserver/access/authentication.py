@@ -1,4 +1,4 @@
-"""Whose token is this? One of penstock's own users, a ServiceAccount, or a person with a signed token."""
+"""Authentication: the user of a bearer token, which is a component's, a ServiceAccount's or a user's."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 from penstock.apiserver.access import account_tokens
 from penstock.apiserver.access.account_tokens import AUDIENCES, Lookup
-from penstock.apiserver.access.identity import ISSUER, KnownTokens, User, user_of
+from penstock.apiserver.access.identity import USER_ISSUER, KnownTokens, User, user_of_user_token
 from penstock.apiserver.access.signing_keys import Claims, Signer
 
 
-class Recognised(NamedTuple):
-    """The user of a token, and which of the wanted audiences it is for."""
+class AuthenticatedToken(NamedTuple):
+    """The user of a token, and those of the wanted audiences that the token names."""
 
     user: User
     audiences: tuple[str, ...]
 
 
 class Authenticator:
-    """Knows every valid token."""
+    """Authenticates bearer tokens."""
 
     def __init__(
         self,
@@ -36,26 +36,26 @@ class Authenticator:
     def user(self, header: str | None) -> User | None:
         """The user of an `Authorization` header, if it carries a token that is valid for the API."""
         token = _bearer(header)
-        recognised = self.recognise(token) if token else None
-        return recognised.user if recognised else None
+        authenticated = self.authenticate(token) if token else None
+        return authenticated.user if authenticated else None
 
-    def recognise(self, token: str, audiences: Iterable[str] = AUDIENCES) -> Recognised | None:
-        """Who a token stands for, if it is for one of these audiences."""
+    def authenticate(self, token: str, audiences: Iterable[str] = AUDIENCES) -> AuthenticatedToken | None:
+        """The user of a token that is valid now and names one of these audiences."""
         wanted = tuple(audiences)
         known = self._tokens.user(token)
         claims = self.signer.read(token, self.clock()) if known is None else None
         if claims and not self._is_revoked(claims):
-            if claims["iss"] == account_tokens.ISSUER:
+            if claims["iss"] == account_tokens.API_ISSUER:
                 meant = tuple(one for one in wanted if one in (claims.get("aud") or ()))
-                user = account_tokens.user_of(claims, self.lookup) if meant else None
-                return Recognised(user, meant) if user else None
-            if claims["iss"] == ISSUER:
-                known = user_of(claims)
+                user = account_tokens.user_of_account_token(claims, self.lookup) if meant else None
+                return AuthenticatedToken(user, meant) if user else None
+            if claims["iss"] == USER_ISSUER:
+                known = user_of_user_token(claims)
         meant = tuple(one for one in wanted if one in AUDIENCES)
-        return Recognised(known, meant) if known and meant else None
+        return AuthenticatedToken(known, meant) if known and meant else None
 
 
 def _bearer(header: str | None) -> str:
-    """The token in an `Authorization` header; nothing where it carries none."""
+    """The token in an `Authorization` header; empty if there is none."""
     scheme, _, token = (header or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

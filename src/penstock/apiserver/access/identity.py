@@ -1,4 +1,9 @@
-"""Who is asking: users, the tokens of penstock's own components, tokens of people, and which tokens are revoked."""
+"""Users and their tokens: the tokens of penstock's own components, signed tokens of people, and revocations.
+
+Component tokens are random and are stored in a file beside the certificates. Tokens of people are signed with the keys
+of the data folder (`penstock kubeconfig`): who can read that folder is the administrator. Revocations are a file too,
+which is read again when it changes, so that a revoked token is refused without a restart of the API.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +18,6 @@ from penstock.apiserver.documents import decode, encode
 from penstock.kube.kinds import Obj
 from penstock.runtime.files import write_private
 
-# Who is asking: the tokens of penstock's own users, kept as a file beside the certificates, and what a user is.
-
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -24,6 +27,8 @@ CONTROLLER = "system:serviceaccount:knative-eventing:eventing-controller"
 NODE = "system:node:penstock"
 DATA_PLANE = "system:serviceaccount:knative-eventing:eventing-data-plane"
 _ACCOUNT_PREFIX = "system:serviceaccount:"
+USER_ISSUER = "penstock:users"
+REVOCATIONS_FILE = "revoked.json"
 
 
 @dataclass(frozen=True)
@@ -41,13 +46,13 @@ class User:
         return MASTERS in self.groups
 
     def info(self) -> Obj:
-        """The user as reviews tell it."""
-        told: Obj = {"username": self.name, "groups": list(self.groups)}
+        """The user as reviews and the audit log show it."""
+        info: Obj = {"username": self.name, "groups": list(self.groups)}
         if self.uid:
-            told["uid"] = self.uid
+            info["uid"] = self.uid
         if self.extra:
-            told["extra"] = {key: list(values) for key, values in self.extra}
-        return told
+            info["extra"] = {key: list(values) for key, values in self.extra}
+        return info
 
 
 def account_user(namespace: str, name: str) -> str:
@@ -56,7 +61,7 @@ def account_user(namespace: str, name: str) -> str:
 
 
 def account_of(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the ServiceAccount behind a user name; None if it is that of somebody else."""
+    """Namespace and name of the ServiceAccount behind a user name; None if the user is not a ServiceAccount."""
     namespace, colon, name = user.removeprefix(_ACCOUNT_PREFIX).partition(":")
     whole = user.startswith(_ACCOUNT_PREFIX) and namespace and colon and name and ":" not in name
     return (namespace, name) if whole else None
@@ -70,7 +75,7 @@ def account_groups(namespace: str) -> tuple[str, ...]:
 def acting_as(
     name: str, groups: Iterable[str] = (), uid: str = "", extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 ) -> User:
-    """The user that is impersonated, with the groups that such a user has anyway."""
+    """The user that is impersonated, with the groups that such a user always has."""
     named = list(dict.fromkeys(groups))
     account = account_of(name)
     if account and not named:
@@ -88,22 +93,22 @@ COMPONENTS = {
     NODE: ("system:nodes", AUTHENTICATED),
     DATA_PLANE: (*account_groups("knative-eventing"), AUTHENTICATED),
 }
-"""Who has a token in the data folder, and the groups they are in, whatever the file of an earlier version says."""
+"""Users with a token in the data folder, and their groups. Groups in a file of an earlier version are ignored."""
 
 
 class KnownTokens:
-    """Valid tokens. Only their digests are compared, so timing tells nothing about them."""
+    """Valid component tokens. Only digests are compared, so that response times reveal nothing about a token."""
 
     def __init__(self, entries: Iterable[tuple[str, User]]) -> None:
-        self._users = {digest(token): user for token, user in entries}
+        self._users = {_digest(token): user for token, user in entries}
 
     def user(self, token: str) -> User | None:
         """The user of a token."""
-        return self._users.get(digest(token))
+        return self._users.get(_digest(token))
 
 
-def load_tokens(path: Path) -> tuple[KnownTokens, dict[str, str]]:
-    """The tokens in the file, made at the first start that needs them; and the token of each user."""
+def load_component_tokens(path: Path) -> tuple[KnownTokens, dict[str, str]]:
+    """The tokens in the file, and the token of each user. Missing tokens are created and written."""
     entries: list[Obj] = decode(path.read_bytes()) if path.exists() else []
     missing = COMPONENTS.keys() - {entry["user"] for entry in entries}
     if missing:
@@ -118,24 +123,18 @@ def _listed_user(entry: Obj) -> User:
     return User(name, COMPONENTS.get(name) or tuple(entry.get("groups") or (AUTHENTICATED,)))
 
 
-def digest(token: str) -> bytes:
-    """What of a token may be kept and compared."""
+def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-# Tokens of people: signed by whoever holds the data folder, who is the administrator; see `penstock kubeconfig`.
-
-ISSUER = "penstock:users"
-
-
-def issue(name: str, groups: Iterable[str], *, seconds: int, signer: Signer, now: float) -> str:
+def issue_user_token(name: str, groups: Iterable[str], *, seconds: int, signer: Signer, now: float) -> str:
     """A token for a user of that name in these groups."""
     return signer.sign(
         {
-            "iss": ISSUER,
+            "iss": USER_ISSUER,
             "sub": name,
             "groups": list(groups),
-            # To the fraction of a second, so that one made right after a revocation is not taken for one made before.
+            # Not rounded, so that a token issued right after a revocation is not taken for one issued before it.
             "iat": now,
             "nbf": int(now),
             "exp": int(now) + seconds,
@@ -143,49 +142,41 @@ def issue(name: str, groups: Iterable[str], *, seconds: int, signer: Signer, now
     )
 
 
-def user_of(claims: Claims) -> User:
+def user_of_user_token(claims: Claims) -> User:
     """The user of a token."""
     return acting_as(str(claims["sub"]), [str(group) for group in claims.get("groups") or ()])
 
 
-# Tokens that were taken back before their time: all that a user got until a moment. The list is a file beside the
-# certificates, written by whoever holds the data folder and read anew when it changes, so that a token ends without a
-# restart of the API.
-
-FILE = "revoked.json"
-
-
 class Revocations:
-    """What the file says now."""
+    """The revocations in the file: for each user, the time until which all issued tokens are revoked."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
+        self._path = folder / REVOCATIONS_FILE
         self._read: tuple[int, int] | None = None
         self._moments: dict[str, float] = {}
 
-    def covers(self, claims: Claims) -> bool:
-        """Whether a token was taken back."""
-        self._follow()
+    def is_revoked(self, claims: Claims) -> bool:
+        """Whether the token with these claims is revoked."""
+        self._reload_if_changed()
         moment = self._moments.get(str(claims["sub"]))
         return moment is not None and float(claims.get("iat", 0)) <= moment
 
-    def _follow(self) -> None:
+    def _reload_if_changed(self) -> None:
         try:
             state = self._path.stat()
         except FileNotFoundError:
             self._read, self._moments = None, {}
             return
         if (state.st_mtime_ns, state.st_ino) != self._read:
-            self._moments = load(self._path)
+            self._moments = _load_revocations(self._path)
             self._read = (state.st_mtime_ns, state.st_ino)
 
 
-def load(path: Path) -> dict[str, float]:
-    """The moment of each user."""
+def _load_revocations(path: Path) -> dict[str, float]:
     return {str(user): float(moment) for user, moment in decode(path.read_bytes()).items()} if path.exists() else {}
 
 
-def revoke(folder: Path, user: str, now: float) -> None:
-    """Ends every token that the user has got until now."""
-    path = folder / FILE
-    write_private(path, encode({**load(path), user: now}))
+def revoke_user_tokens(folder: Path, user: str, now: float) -> None:
+    """Revokes every token that was issued to the user until now."""
+    path = folder / REVOCATIONS_FILE
+    write_private(path, encode({**_load_revocations(path), user: now}))

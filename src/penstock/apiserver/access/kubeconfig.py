@@ -1,4 +1,7 @@
-"""The files that let kubectl and client libraries in."""
+"""Kubeconfigs for kubectl and client libraries, and the certificate of the API server.
+
+The certificate is signed by the data folder's own authority, which every kubeconfig names.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,17 @@ from penstock.kube.kinds import Obj
 from penstock.runtime.files import write_private
 from penstock.web import own_authority
 
+SPAN = own_authority.Span(lasts=timedelta(days=365), renewed_before=timedelta(days=30))
+_HOSTS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
 
-def write(path: Path, *, server: str, authority: bytes, user: str, token: str) -> None:
+
+def write_kubeconfig(path: Path, *, server: str, authority: bytes, user: str, token: str) -> None:
     """Writes a kubeconfig with one context, readable by its owner only."""
     cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()}
-    write_private(path, encoded(document(cluster, user=user, token=token)))
+    write_private(path, _encoded(_kubeconfig(cluster, user=user, token=token)))
 
 
-def document(cluster: Obj, *, user: str, token: str, namespace: str = "default") -> Obj:
-    """A kubeconfig with one context."""
+def _kubeconfig(cluster: Obj, *, user: str, token: str, namespace: str = "default") -> Obj:
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -32,23 +37,16 @@ def document(cluster: Obj, *, user: str, token: str, namespace: str = "default")
     }
 
 
-def for_user(original: Path, *, user: str, token: str, namespace: str) -> bytes:
-    """A kubeconfig for somebody else, to the API that an existing one leads to."""
+def kubeconfig_for(original: Path, *, user: str, token: str, namespace: str) -> bytes:
+    """A kubeconfig for another user, to the API of an existing one."""
     cluster = yaml.safe_load(original.read_bytes())["clusters"][0]["cluster"]
-    return encoded(document(cluster, user=user, token=token, namespace=namespace))
+    return _encoded(_kubeconfig(cluster, user=user, token=token, namespace=namespace))
 
 
-def encoded(config: Obj) -> bytes:
-    """The file's content."""
+def _encoded(config: Obj) -> bytes:
     return yaml.safe_dump(config, sort_keys=False).encode()
 
 
-# The certificate of the API: of the data folder's own authority, and with the names that clients have for the API.
-
-SPAN = own_authority.Span(lasts=timedelta(days=365), renewed_before=timedelta(days=30))
-_HOSTS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
-
-
-def ensure(folder: Path, *hosts: str) -> None:
-    """Makes what is missing or does not fit any more: `ca.crt`, `ca.key`, `server.crt`, `server.key`."""
-    own_authority.server(folder, "server", (*_HOSTS, *hosts), SPAN, datetime.now(UTC))
+def ensure_certificate(folder: Path, *hosts: str) -> None:
+    """Creates or renews `ca.crt`, `ca.key`, `server.crt` and `server.key` where they are missing or no longer valid."""
+    own_authority.server_certificate(folder, "server", (*_HOSTS, *hosts), SPAN, datetime.now(UTC))

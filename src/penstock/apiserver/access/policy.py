@@ -1,8 +1,8 @@
-"""May this subject do that? The stored roles and bindings decide; members of system:masters may do everything.
+"""RBAC authorization by the stored roles and bindings; members of system:masters may do everything.
 
-A policy is one state of all of them, never changed: what it has decided before it knows by heart, and a change of any
-role or binding makes another policy that knows nothing yet. So a decision that was made before costs a look into a
-table, and one that was not made costs a walk over the bindings of one user.
+A policy is an immutable snapshot of all roles and bindings that caches its decisions. A change of a role or binding
+creates a new policy with an empty cache. So a repeated decision is one lookup, and a new one is a walk over the
+bindings of one user.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ GROUP = "rbac.authorization.k8s.io"
 ROLES, ROLE_BINDINGS = f"roles.{GROUP}", f"rolebindings.{GROUP}"
 CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS = f"clusterroles.{GROUP}", f"clusterrolebindings.{GROUP}"
 RESOURCES = (ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
-MOST_REMEMBERED = 4096
-"""Decisions of one user that are kept; a client that asks for ever new names does not fill the memory."""
-LONGEST_REMEMBERED = 512
-"""Letters of a request, for the same reason."""
+MAX_CACHED = 4096
+"""Cached decisions per user, and cached users: a client that keeps asking for new names must not fill the memory."""
+MAX_CACHED_CHARACTERS = 512
+"""Characters of a request that is cached, for the same reason."""
 
 
 class Decision(NamedTuple):
-    """Whether, and because of what."""
+    """Whether the request is allowed, and by which binding."""
 
     allowed: bool
     reason: str = ""
@@ -51,24 +51,24 @@ class _Grant(NamedTuple):
 
 @dataclass
 class _Grants:
-    """All that one user was given, and what was decided about them."""
+    """Everything granted to one user, and the decisions made from it."""
 
-    given: list[_Grant]
+    granted: list[_Grant]
     problems: list[tuple[str, str]]
     """Namespace and text of each binding whose role is missing."""
     decisions: dict[AccessRequest, Decision] = field(default_factory=dict)
 
     def decide(self, request: AccessRequest) -> Decision:
-        for grant in self.given:
+        for grant in self.granted:
             if grant.namespace in ("", request.namespace) and any(allows(rule, request) for rule in grant.rules):
                 return Decision(True, f"RBAC: allowed by {grant.source}")
         missing = [text for namespace, text in self.problems if namespace in ("", request.namespace)]
-        told = missing[0] if len(missing) == 1 else f"[{', '.join(missing)}]"
-        return Decision(False, f"RBAC: {told}" if missing else "")
+        problems = missing[0] if len(missing) == 1 else f"[{', '.join(missing)}]"
+        return Decision(False, f"RBAC: {problems}" if missing else "")
 
 
 class AccessPolicy:
-    """One state of all roles and bindings."""
+    """A snapshot of all roles and bindings."""
 
     def __init__(self, objects: Mapping[Key, Obj]) -> None:
         self._objects = objects
@@ -82,16 +82,16 @@ class AccessPolicy:
         found = grants.decisions.get(request)
         if found is None:
             found = grants.decide(request)
-            if len(grants.decisions) >= MOST_REMEMBERED:
+            if len(grants.decisions) >= MAX_CACHED:
                 grants.decisions.clear()
-            if sum(map(len, request)) <= LONGEST_REMEMBERED:
+            if sum(map(len, request)) <= MAX_CACHED_CHARACTERS:
                 grants.decisions[request] = found
         return found
 
     def rules_of(self, user: User, namespace: str) -> list[Obj]:
         """Every rule that holds for the user in the namespace; those that hold everywhere if it is empty."""
         return [
-            rule for grant in self._grants(user).given if grant.namespace in ("", namespace) for rule in grant.rules
+            rule for grant in self._grants(user).granted if grant.namespace in ("", namespace) for rule in grant.rules
         ]
 
     def rules_of_role(self, reference: Obj, namespace: str) -> tuple[Obj, ...]:
@@ -107,7 +107,7 @@ class AccessPolicy:
     def _grants(self, user: User) -> _Grants:
         known = self._users.get((user.name, user.groups))
         if known is None:
-            if len(self._users) >= MOST_REMEMBERED:
+            if len(self._users) >= MAX_CACHED:
                 self._users.clear()
             known = self._users[(user.name, user.groups)] = self._collect(user)
         return known
@@ -121,8 +121,8 @@ class AccessPolicy:
                 except RoleMissing as missing:
                     grants.problems.append((namespace, str(missing)))
                 else:
-                    grants.given.append(_Grant(namespace, source, rules))
-        grants.given.sort(key=lambda grant: grant.namespace)
+                    grants.granted.append(_Grant(namespace, source, rules))
+        grants.granted.sort(key=lambda grant: grant.namespace)
         return grants
 
     @cached_property
@@ -131,14 +131,14 @@ class AccessPolicy:
         found: dict[tuple[str, str], list[tuple[str, Obj, str]]] = {}
         for (resource, namespace, _), binding in self._objects.items():
             if resource in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
-                for subject, told in _named_subjects(binding, namespace):
-                    source = f"{_described(binding, namespace)} to {told}"
+                for subject, description in _named_subjects(binding, namespace):
+                    source = f"{_described(binding, namespace)} to {description}"
                     found.setdefault(subject, []).append((namespace, binding, source))
         return found
 
 
 class Authorizer:
-    """The policy as last stored. Follows changes; the writer's thread and the event loop both read it."""
+    """The policy of the roles and bindings as stored. The writer's thread and the event loop both read it."""
 
     def __init__(self) -> None:
         self.policy = AccessPolicy({})
@@ -154,7 +154,7 @@ class Authorizer:
         self.policy = AccessPolicy(dict(self._objects))
 
     def follow(self, changes: Iterable[Change]) -> None:
-        """Takes in changed roles and bindings."""
+        """Applies committed changes of roles and bindings."""
         relevant = [change for change in changes if change.resource in RESOURCES]
         for change in relevant:
             key = (change.resource, change.namespace, change.name)
@@ -170,18 +170,18 @@ class Authorizer:
         return self.policy.decide(user, request)
 
     def demand(self, user: User, request: AccessRequest) -> None:
-        """Raises 403 in Kubernetes' words unless the user may do that."""
+        """Raises 403, worded as Kubernetes does, unless the user may do that."""
         granted, reason = self.policy.decide(user, request)
         if granted:
             return
-        why = refusal(user, request) + (f": {reason}" if reason else "")
+        why = denial(user, request) + (f": {reason}" if reason else "")
         if request.path:
             raise errors.ApiError(403, "Forbidden", f"forbidden: {why}")
         raise errors.forbidden(request.group, request.resource, request.name, why)
 
 
-def refusal(user: User, request: AccessRequest) -> str:
-    """Who cannot do what, as Kubernetes says it."""
+def denial(user: User, request: AccessRequest) -> str:
+    """Who cannot do what, as Kubernetes words it."""
     if request.path:
         return f'User "{user.name}" cannot {request.verb} path "{request.path}"'
     where = f'in the namespace "{request.namespace}"' if request.namespace else "at the cluster scope"
@@ -196,7 +196,7 @@ def _subjects_of(user: User) -> Iterator[tuple[str, str]]:
 
 
 def _named_subjects(binding: Obj, namespace: str) -> Iterator[tuple[tuple[str, str], str]]:
-    """A ServiceAccount is the user that its tokens stand for."""
+    """Each subject of a binding as a key, and its description. A ServiceAccount is the user of its tokens."""
     for subject in binding.get("subjects") or ():
         kind, name = subject.get("kind", ""), subject.get("name", "")
         if kind == "ServiceAccount":

@@ -1,4 +1,4 @@
-"""Reviews: questions about who somebody is and what they may do, answered from the stored RBAC objects."""
+"""Token and access reviews: who a token belongs to, and what a user may do by the stored RBAC objects."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _RESOURCE_FIELDS = ("verbs", "apiGroups", "resources", "resourceNames")
 
 
 class Reviews:
-    """Answers every kind of review."""
+    """Completes every kind of review."""
 
     def __init__(self, authenticator: Authenticator, authorizer: Authorizer) -> None:
         self._authenticator, self._authorizer = authenticator, authorizer
 
-    def answer(self, kind: ServedKind, review: Obj, user: User, namespace: str | None) -> Obj:
+    def completed(self, kind: ServedKind, review: Obj, user: User, namespace: str | None) -> Obj:
         """The review with its status filled in."""
         spec = review.get("spec") or {}
         if not isinstance(spec, dict):
@@ -70,14 +70,14 @@ class Reviews:
 
     def _token_status(self, spec: Obj) -> Obj:
         wanted = [str(one) for one in spec.get("audiences") or AUDIENCES]
-        recognised = self._authenticator.recognise(str(spec.get("token") or ""), wanted)
-        if recognised is None:
+        authenticated = self._authenticator.authenticate(str(spec.get("token") or ""), wanted)
+        if authenticated is None:
             return {"authenticated": False, "user": {}, "error": "invalid bearer token"}
-        return {"authenticated": True, "user": recognised.user.info(), "audiences": list(recognised.audiences)}
+        return {"authenticated": True, "user": authenticated.user.info(), "audiences": list(authenticated.audiences)}
 
 
 def _subject(spec: Obj) -> User:
-    """The subject as it was given; nobody's groups are guessed."""
+    """The subject as given in the review; no groups are added."""
     name, groups = str(spec.get("user") or ""), tuple(str(group) for group in spec.get("groups") or ())
     if not name and not groups:
         raise errors.bad_request("spec.user: Required value: at least one of user or group must be specified")

@@ -1,4 +1,4 @@
-"""One rule of a role: what it allows, and which other rules it covers."""
+"""RBAC rules: whether a rule allows a request, and which rules are not covered by others."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import NamedTuple
 from penstock.kube.kinds import Obj
 
 ANYTHING = "*"
-MOST_PAIRS = 50_000_000
-"""Of a value and a held rule, each one bit, when rules are compared."""
-MOST_STEPS = 100_000
-"""When rules are compared. Rules that people write take some hundreds."""
+MAX_PAIRS = 50_000_000
+"""Pairs of a value and a held rule, one bit each, when rules are compared."""
+MAX_STEPS = 100_000
+"""Steps of a comparison of rules. Rules written by hand take some hundreds."""
 
 
 class AccessRequest(NamedTuple):
-    """What somebody wants to do; `path` is set for addresses that are no resources."""
+    """What a user wants to do; `path` is set for requests that are not about a resource."""
 
     verb: str
     group: str = ""
@@ -35,7 +35,7 @@ class AccessRequest(NamedTuple):
 
 
 def allows(rule: Obj, request: AccessRequest) -> bool:
-    """Whether a rule allows a request; where it holds is not its business."""
+    """Whether a rule allows a request, not regarding the namespace."""
     if not _lists(rule, "verbs", request.verb):
         return False
     if request.path:
@@ -82,19 +82,19 @@ class _HeldRules:
     """Which of the held rules list a value: a number with one bit for each rule."""
 
     def __init__(self, rules: list[Obj], wanted: list[Obj]) -> None:
-        asked = {
+        wanted_values = {
             field: {ANYTHING, *(value for rule in wanted for value in rule.get(field) or ())}
             for field in ("verbs", "apiGroups", "resources", "resourceNames")
         }
-        asked["resources"] |= {_of_any(resource) for resource in asked["resources"]}
-        if sum(map(len, asked.values())) * len(rules) > MOST_PAIRS:
-            raise TooManyParts(f"more than {MOST_PAIRS} pairs of a value and a rule to compare")
-        self._listing = {field: _listing(rules, field, values) for field, values in asked.items()}
+        wanted_values["resources"] |= {_of_any(resource) for resource in wanted_values["resources"]}
+        if sum(map(len, wanted_values.values())) * len(rules) > MAX_PAIRS:
+            raise TooManyParts(f"more than {MAX_PAIRS} pairs of a value and a rule to compare")
+        self._listing = {field: _listing(rules, field, values) for field, values in wanted_values.items()}
         self._patterns = [
-            (pattern, 1 << place) for place, rule in enumerate(rules) for pattern in rule.get("nonResourceURLs") or ()
+            (pattern, 1 << index) for index, rule in enumerate(rules) for pattern in rule.get("nonResourceURLs") or ()
         ]
         self._all = (1 << len(rules)) - 1
-        self.unnamed = sum(1 << place for place, rule in enumerate(rules) if not rule.get("resourceNames"))
+        self.unnamed = sum(1 << index for index, rule in enumerate(rules) if not rule.get("resourceNames"))
         self._steps = 0
 
     def verb(self, verb: str) -> int:
@@ -126,38 +126,38 @@ class _HeldRules:
             alike.append({})
             for value, listing in values:
                 alike[-1].setdefault(listing, []).append(value)
-        # The rules that list every value of the parts from a place on: one of them is enough.
+        # The rules that list every value of the parts from an index on: one of them is enough.
         listed_by = [reduce(and_, (listing for _, listing in values)) for values in parts.values()]
         complete = list(accumulate(reversed(listed_by), and_))[::-1]
 
-        def walk(place: int, rules: int, chosen: list[list[str]]) -> Iterator[list[list[str]]]:
+        def walk(index: int, rules: int, chosen: list[list[str]]) -> Iterator[list[list[str]]]:
             self._count(1)
             if not rules:
-                yield [*chosen, *([value for value, _ in values] for values in list(parts.values())[place:])]
-            elif rules & complete[place]:
+                yield [*chosen, *([value for value, _ in values] for values in list(parts.values())[index:])]
+            elif rules & complete[index]:
                 return
-            elif place == len(outer):
+            elif index == len(outer):
                 self._count(len(last))
                 if left := [value for value, listing in last if not rules & listing]:
                     yield [*chosen, left]
             else:
-                for listing, values in alike[place].items():
-                    yield from walk(place + 1, rules & listing, [*chosen, values])
+                for listing, values in alike[index].items():
+                    yield from walk(index + 1, rules & listing, [*chosen, values])
 
         for gap in walk(0, self._all if rules is None else rules, []):
             yield dict(zip(parts, gap, strict=True))
 
     def _count(self, steps: int) -> None:
         self._steps += steps
-        if self._steps > MOST_STEPS:
-            raise TooManyParts(f"more than {MOST_STEPS} combinations to compare")
+        if self._steps > MAX_STEPS:
+            raise TooManyParts(f"more than {MAX_STEPS} combinations to compare")
 
 
-def _listing(rules: list[Obj], field: str, asked: set[str]) -> dict[str, int]:
+def _listing(rules: list[Obj], field: str, wanted_values: set[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for place, rule in enumerate(rules):
-        for value in asked.intersection(rule.get(field) or ()):
-            found[value] = found.get(value, 0) | 1 << place
+    for index, rule in enumerate(rules):
+        for value in wanted_values.intersection(rule.get(field) or ()):
+            found[value] = found.get(value, 0) | 1 << index
     return found
 
 
@@ -168,7 +168,7 @@ def _of_any(resource: str) -> str:
 
 
 def compacted(gaps: Iterable[Obj], most: int) -> list[Obj]:
-    """One rule for each group, resource and name, or path, with its verbs, as Kubernetes tells them: the first ones."""
+    """At most `most` rules, as Kubernetes reports them: one per group, resource and name, or path, with its verbs."""
     together: dict[tuple[tuple[str, str], ...], Obj] = {}
     for gap in gaps:
         fields = [field for field in gap if field != "verbs"]
@@ -183,7 +183,7 @@ def compacted(gaps: Iterable[Obj], most: int) -> list[Obj]:
 
 
 def described(rule: Obj) -> str:
-    """A rule on one line, as Kubernetes writes it in its refusals."""
+    """A rule on one line, as Kubernetes words it in errors."""
     fields = {
         "apiGroups": "APIGroups",
         "resources": "Resources",
@@ -191,8 +191,8 @@ def described(rule: Obj) -> str:
         "resourceNames": "ResourceNames",
         "verbs": "Verbs",
     }
-    told = [f"{title}:{quoted(rule[field])}" for field, title in fields.items() if rule.get(field)]
-    return "{" + ", ".join(told) + "}"
+    parts = [f"{title}:{quoted(rule[field])}" for field, title in fields.items() if rule.get(field)]
+    return "{" + ", ".join(parts) + "}"
 
 
 def quoted(values: Iterable[str]) -> str:

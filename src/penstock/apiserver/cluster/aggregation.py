@@ -1,10 +1,10 @@
-"""ClusterRoles that are made of others: kept up to date whenever a ClusterRole comes, changes or goes."""
+"""Aggregated ClusterRoles: their rules are collected from the ClusterRoles that they select, after every change."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 
 import structlog
@@ -18,11 +18,12 @@ from penstock.apiserver.store.storage import Change, Store, Transaction
 from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 from penstock.kube.kinds import Obj
 from penstock.observability.logs import describe
+from penstock.resources.metadata import selector_matches
 
 log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS = 2.0
-"""Before what could not be written is tried again."""
+"""Pause before a failed write is retried."""
 
 _USER = "system:serviceaccount:kube-system:clusterrole-aggregation-controller"
 _MANAGER = "clusterrole-aggregation-controller"
@@ -36,25 +37,25 @@ class Aggregation:
         self._changed = asyncio.Event()
 
     def follow(self, changes: Iterable[Change]) -> None:
-        """Looks for changed ClusterRoles."""
+        """Notes whether ClusterRoles have changed."""
         if any(change.resource == CLUSTER_ROLES for change in changes):
             self._changed.set()
 
     async def run(self, store: Store) -> None:
-        """Works until cancelled."""
+        """Updates aggregated ClusterRoles until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             try:
-                await store.write(self.bring_up_to_date)
+                await store.write(self.update_outdated)
             except (ApiError, sqlite3.Error) as error:
-                # A full disk, say.
-                log.warning("aggregated ClusterRoles could not be brought up to date", error=describe(error))
+                # A full disk, for example.
+                log.warning("aggregated ClusterRoles could not be updated", error=describe(error))
                 self._changed.set()
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    def bring_up_to_date(self, tx: Transaction) -> None:
-        """Writes what is not as it should be."""
+    def update_outdated(self, tx: Transaction) -> None:
+        """Writes the ClusterRoles whose rules are outdated."""
         stored = [tx.get(*key) for key in tx.keys_of_resource(CLUSTER_ROLES)]
         roles = [role for role in stored if role is not None]
         for name, rules in outdated(roles).items():
@@ -63,10 +64,10 @@ class Aggregation:
 
 
 def outdated(roles: Iterable[Obj]) -> dict[str, list[Obj]]:
-    """The rules, by name, of aggregated roles that have others than their selectors give; until nothing changes."""
+    """The rules, by name, of aggregated roles whose stored rules differ from those that their selectors give."""
     current = {meta(role)["name"]: role for role in sorted(roles, key=lambda role: str(meta(role)["name"]))}
     changed: dict[str, list[Obj]] = {}
-    # Every round settles at least one more level of roles made of roles.
+    # Aggregated roles may select aggregated roles: every round settles at least one more level.
     for _ in current:
         found = {
             name: rules
@@ -88,7 +89,7 @@ def _gathered(role: Obj, roles: Iterable[Obj]) -> list[Obj]:
     rules: dict[bytes, Obj] = {}
     for other in roles:
         labels = meta(other).get("labels") or {}
-        if meta(other)["name"] != meta(role)["name"] and any(selects(one, labels) for one in _selectors(role)):
+        if meta(other)["name"] != meta(role)["name"] and any(selector_matches(one, labels) for one in _selectors(role)):
             for rule in other.get("rules") or ():
                 rules.setdefault(encode(sorted(rule.items())), rule)
     return list(rules.values())
@@ -96,20 +97,3 @@ def _gathered(role: Obj, roles: Iterable[Obj]) -> list[Obj]:
 
 def _selectors(role: Obj) -> list[Obj]:
     return (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
-
-
-def selects(selector: Obj, labels: Mapping[str, str]) -> bool:
-    """A label selector object: matchLabels and matchExpressions."""
-    return all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()) and all(
-        _expression_holds(one, labels.get(one["key"])) for one in selector.get("matchExpressions") or ()
-    )
-
-
-def _expression_holds(expression: Obj, value: str | None) -> bool:
-    values = expression.get("values") or ()
-    return {
-        "In": value in values,
-        "NotIn": value not in values,
-        "Exists": value is not None,
-        "DoesNotExist": value is None,
-    }.get(expression["operator"], False)

@@ -1,7 +1,8 @@
-"""What exists from the start: namespaces, the Node, the given definitions, ConfigMaps and roles. Runs at every start.
+"""Creates what exists from the start: namespaces, the Node, definitions, ConfigMaps, roles. Runs at every start.
 
-The Node and definitions are brought up to date, since they belong to the program; roles get what they lack; the rest
-is the user's once it exists.
+The Node and definitions are updated, since they belong to the program. As in Kubernetes, roles and bindings get what
+they lack: additions of users stay, and an object whose annotation says so is not touched. Everything else belongs to
+the user once it exists.
 """
 
 from __future__ import annotations
@@ -22,17 +23,15 @@ from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 from penstock.kube.kinds import Obj
 from penstock.runtime.yaml_files import documents
 
-# The roles and bindings that exist from the start, and how they are brought up to date at every start. As in
-# Kubernetes: what is missing is added, what somebody added stays, and an object whose annotation says so is left
-# alone.
-
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _FILES = ("kubernetes.yaml", "knative.yaml", "penstock.yaml")
 _BOOTSTRAPPED = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+NAMESPACES = ("default", "kube-system", "knative-eventing")
+_USER = "system:apiserver"
 
 
 def roles() -> list[Obj]:
-    """Every role and binding, and the ServiceAccounts that they name."""
+    """Every bootstrap role and binding, and the ServiceAccounts that they name."""
     folder = files("penstock.apiserver.cluster").joinpath("roles")
     return [
         _marked(document, name == "kubernetes.yaml") for name in _FILES for document in documents(folder.joinpath(name))
@@ -72,14 +71,10 @@ def _marked(document: Obj, bootstrapped: bool) -> Obj:
     return document
 
 
-NAMESPACES = ("default", "kube-system", "knative-eventing")
-_USER = "system:apiserver"
-
-
 async def prepare(
     store: Store, verbs: Verbs, registry: Registry, *, node: Obj, definitions: Iterable[Obj], objects: Iterable[Obj]
 ) -> None:
-    """Makes what is missing, and knows the kinds of every stored definition."""
+    """Creates and updates the bootstrap objects, in one transaction."""
     definitions, objects = list(definitions), list(objects)
     await store.write(lambda tx: _prepare(tx, verbs, registry, node=node, definitions=definitions, objects=objects))
 
@@ -88,20 +83,20 @@ def _prepare(
     tx: Transaction, verbs: Verbs, registry: Registry, *, node: Obj, definitions: list[Obj], objects: list[Obj]
 ) -> None:
     for name in NAMESPACES:
-        _ensure(tx, verbs, kind_of(registry, "", "Namespace"), {"metadata": {"name": name}})
-    _bring_up_to_date(tx, verbs, kind_of(registry, "", "Node"), node, refreshed)
+        _create_if_missing(tx, verbs, kind_of(registry, "", "Namespace"), {"metadata": {"name": name}})
+    _create_or_update(tx, verbs, kind_of(registry, "", "Node"), node, refreshed)
     for definition in definitions:
-        _bring_up_to_date(
+        _create_or_update(
             tx, verbs, kind_of(registry, custom_kinds.GROUP, custom_kinds.KIND), definition, _refreshed_definition
         )
     for role in roles():
-        _bring_up_to_date(tx, verbs, _kind_of(registry, role), role, reconciled)
-    Aggregation(verbs, kind_of(registry, policy.GROUP, "ClusterRole")).bring_up_to_date(tx)
+        _create_or_update(tx, verbs, _kind_of(registry, role), role, reconciled)
+    Aggregation(verbs, kind_of(registry, policy.GROUP, "ClusterRole")).update_outdated(tx)
     for obj in objects:
-        _ensure(tx, verbs, _kind_of(registry, obj), obj)
+        _create_if_missing(tx, verbs, _kind_of(registry, obj), obj)
 
 
-def _ensure(tx: Transaction, verbs: Verbs, kind: ServedKind, obj: Obj) -> None:
+def _create_if_missing(tx: Transaction, verbs: Verbs, kind: ServedKind, obj: Obj) -> None:
     namespace, name = meta(obj).get("namespace", ""), meta(obj)["name"]
     if tx.get(kind.resource, namespace, name) is None:
         verbs.create(
@@ -109,13 +104,13 @@ def _ensure(tx: Transaction, verbs: Verbs, kind: ServedKind, obj: Obj) -> None:
         )
 
 
-def _bring_up_to_date(
+def _create_or_update(
     tx: Transaction, verbs: Verbs, kind: ServedKind, obj: Obj, refreshed: Callable[[Obj, Obj], Obj]
 ) -> None:
-    """Makes the object, or stores what `refreshed` makes of the stored one and this one."""
+    """Creates the object, or stores the result of `refreshed` of the stored object and this one."""
     namespace, name = meta(obj).get("namespace", ""), meta(obj)["name"]
     if tx.get(kind.resource, namespace, name) is None:
-        _ensure(tx, verbs, kind, obj)
+        _create_if_missing(tx, verbs, kind, obj)
         return
     target = WriteTarget(kind, namespace, name, _USER, _USER, field_validation="Ignore", groups=(MASTERS,))
     verbs.update(tx, target, lambda old: refreshed(old, obj))
@@ -132,7 +127,7 @@ def _kind_of(registry: Registry, obj: Obj) -> ServedKind:
 
 
 def kind_of(registry: Registry, group: str, name: str) -> ServedKind:
-    """The kind of this name; the server cannot do without."""
+    """The kind of this name. Raises LookupError."""
     kind = registry.by_kind(group, name)
     if kind is None:
         raise LookupError(f"the server does not know {name} in {group or 'the core group'}")

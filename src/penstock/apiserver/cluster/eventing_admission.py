@@ -1,4 +1,8 @@
-"""The gate of the project's own kinds: their admission, with the ConfigMaps that configure it as last written."""
+"""Admission plugins for the project's kinds: their defaults and validation, warnings for features, and SinkBindings.
+
+Each keeps what it needs from ConfigMaps and SinkBindings as last written (`follow`). What they keep is replaced as a
+whole, because the writer's thread reads it while the event loop updates it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,11 @@ from penstock.resources.sinkbinding import Environment, SinkBinding, bound, envi
 from penstock.resources.trust_bundles import is_bundle
 from penstock.settings import Settings
 
+SINK_BINDINGS, CONFIG_MAPS = "sinkbindings.sources.knative.dev", "configmaps"
 
-class EventingGate:
-    """Defaults and validation of the kinds that have some; all others pass."""
+
+class EventingAdmission:
+    """Defaults and validation of the kinds that have some."""
 
     namespace = "knative-eventing"
 
@@ -39,77 +45,71 @@ class EventingGate:
         self._configmaps = {one["metadata"]["name"]: one.get("data") or {} for one in configmaps}
 
     def follow(self, changes: list[Change]) -> None:
-        """Takes in changed ConfigMaps; the mapping is replaced as a whole, since the writer's thread reads it."""
+        """Applies committed changes of ConfigMaps."""
         for change in changes:
-            if change.resource == "configmaps" and change.namespace == self.namespace:
+            if change.resource == CONFIG_MAPS and change.namespace == self.namespace:
                 others = {name: data for name, data in self._configmaps.items() if name != change.name}
                 if change.type != "DELETED":
                     others[change.name] = decode(change.body).get("data") or {}
                 self._configmaps = others
 
-    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
+    def default(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> Obj:
         """The object with its kind's defaults."""
-        admission = self._admissions.get((occasion.kind.group, occasion.kind.kind))
-        return admission.default(obj, self._context(occasion, old)) if admission else obj
+        admission = self._admissions.get((request.kind.group, request.kind.kind))
+        return admission.default(obj, self._context(request, old)) if admission else obj
 
-    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
-        """Raises Denied in the words of the kind."""
-        admission = self._admissions.get((occasion.kind.group, occasion.kind.kind))
+    def validate(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> None:
+        """Raises Denied with the message of the kind."""
+        admission = self._admissions.get((request.kind.group, request.kind.kind))
         if admission is None:
             return
         try:
-            admission.validate(obj, old, self._context(occasion, old))
+            admission.validate(obj, old, self._context(request, old))
         except AdmissionDenied as denied:
             raise Denied(str(denied)) from None
 
-    def _context(self, occasion: AdmissionRequest, old: Obj | None) -> AdmissionContext:
+    def _context(self, request: AdmissionRequest, old: Obj | None) -> AdmissionContext:
         def may_subscribe(origin: EventOrigin) -> bool:
-            user = User(occasion.user, occasion.groups)
+            user = User(request.user, request.groups)
             wanted = AccessRequest(
                 SUBSCRIBE, origin.group, origin.resource, namespace=origin.namespace, name=origin.name
             )
             return self._authorizer.decide(user, wanted).allowed
 
         return AdmissionContext(
-            user=occasion.user,
-            namespace=occasion.namespace,
+            user=request.user,
+            namespace=request.namespace,
             configmaps=self._configmaps,
             settings=self._settings,
-            operation=occasion.operation,
+            operation=request.operation,
             old=old,
             may_subscribe=may_subscribe,
-            warnings=occasion.warnings,
+            warnings=request.warnings,
         )
 
 
-# The gate of `config-features`: whoever asks for a feature that has no effect here is told so, by its name.
+class FeaturesAdmission:
+    """Warns about features in `config-features` that have no effect here. Refuses nothing."""
 
-
-class FeaturesGate:
-    """Warns of what has no effect, and refuses nothing."""
-
-    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
+    def default(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> Obj:
         """The object as it is."""
         return obj
 
-    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
+    def validate(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> None:
         """Adds a warning for each feature without effect."""
-        here = (occasion.kind.resource, occasion.namespace, meta(obj).get("name"))
-        if here != ("configmaps", SYSTEM_NAMESPACE, features.CONFIG_MAP):
+        target = (request.kind.resource, request.namespace, meta(obj).get("name"))
+        if target != (CONFIG_MAPS, SYSTEM_NAMESPACE, features.CONFIG_MAP):
             return
-        occasion.warnings.extend(features.warnings(obj.get("data") or {}))
+        request.warnings.extend(features.warnings(obj.get("data") or {}))
 
 
-# The gate of SinkBindings: an object that one is for has the sink in its Pod template from the moment it is stored.
-# So a Deployment need not roll out twice, and a Job, whose template never changes, is bound at all. The sink is the
-# one that the controller has found and written into the SinkBinding's status, and so is the Secret with its token;
-# the trust bundles are those of the namespace.
+class SinkBindingAdmission:
+    """Binds the subjects of SinkBindings as they are created, and when their Pod template changes.
 
-RESOURCE, CONFIG_MAPS = "sinkbindings.sources.knative.dev", "configmaps"
-
-
-class BindingGate:
-    """Binds objects as they are created, and when their template is changed."""
+    So a Deployment does not roll out twice, and a Job, whose template is immutable, is bound at all. The sink and the
+    Secret with its token are those that the controller wrote to the SinkBinding's status; the trust bundles are those
+    of the namespace.
+    """
 
     def __init__(self) -> None:
         self._bindings: dict[tuple[str, str], Obj] = {}
@@ -117,58 +117,57 @@ class BindingGate:
 
     def load(self, bindings: Iterable[Obj], configmaps: Iterable[Obj] = ()) -> None:
         """The SinkBindings and ConfigMaps as stored."""
-        self._bindings = {_place(one): one for one in bindings}
-        self._bundles = frozenset(_place(one) for one in configmaps if is_bundle(one))
+        self._bindings = {_key(one): one for one in bindings}
+        self._bundles = frozenset(_key(one) for one in configmaps if is_bundle(one))
 
     def follow(self, changes: list[Change]) -> None:
-        """Takes in changed SinkBindings and trust bundles; what is kept is replaced as a whole, since the writer's
-        thread reads it."""
+        """Applies committed changes of SinkBindings and trust bundles."""
         for change in changes:
-            place = (change.namespace, change.name)
-            if change.resource == RESOURCE:
+            key = (change.namespace, change.name)
+            if change.resource == SINK_BINDINGS:
                 others = dict(self._bindings)
-                others.pop(place, None)
+                others.pop(key, None)
                 if change.type != "DELETED":
-                    others[place] = decode(change.body)
+                    others[key] = decode(change.body)
                 self._bindings = others
             elif change.resource == CONFIG_MAPS:
-                there = change.type != "DELETED" and is_bundle(decode(change.body))
-                if there != (place in self._bundles):
-                    self._bundles = self._bundles ^ {place}
+                is_bundle_now = change.type != "DELETED" and is_bundle(decode(change.body))
+                if is_bundle_now != (key in self._bundles):
+                    self._bundles = self._bundles ^ {key}
 
-    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
+    def default(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> Obj:
         """The object with the sink, the trust bundles and the token of every SinkBinding that is for it."""
         bindings, bundles = self._bindings, self._bundles
         if not bindings or not _is_new(obj, old):
             return obj
         for (namespace, _), binding in bindings.items():
-            if namespace == occasion.namespace:
-                environment = _environment_for(obj, binding, occasion)
-                mounted = [name for place, name in bundles if place == namespace]
+            if namespace == request.namespace:
+                environment = _environment_for(obj, binding, request)
+                mounted = [name for key, name in bundles if key == namespace]
                 token = str((binding.get("status") or {}).get("oidcTokenSecretName") or "")
                 obj = obj if environment is None else bound(obj, environment, mounted, token)
         return obj
 
-    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
+    def validate(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> None:
         """Nothing is refused."""
 
 
-def _place(obj: Obj) -> tuple[str, str]:
+def _key(obj: Obj) -> tuple[str, str]:
     return obj["metadata"]["namespace"], obj["metadata"]["name"]
 
 
 def _is_new(obj: Obj, old: Obj | None) -> bool:
-    """Whether the template is one that nobody has seen; what is stored is the controller's to change."""
+    """Whether the request brings a new template. A stored one is left to the controller."""
     template = (obj.get("spec") or {}).get("template") if isinstance(obj.get("spec"), dict) else None
     if not isinstance(template, dict):
         return False
     return old is None or template != (old.get("spec") or {}).get("template")
 
 
-def _environment_for(obj: Obj, stored: Obj, occasion: AdmissionRequest) -> Environment | None:
+def _environment_for(obj: Obj, stored: Obj, request: AdmissionRequest) -> Environment | None:
     if stored["metadata"].get("deletionTimestamp"):
         return None
     binding = SinkBinding.read(stored)
     subject, sink = binding.subject, ResolvedAddress.read(stored.get("status") or {}, "sink")
-    same_kind = (subject.group, subject.kind) == (occasion.kind.group, occasion.kind.kind)
+    same_kind = (subject.group, subject.kind) == (request.kind.group, request.kind.kind)
     return environment_of(sink, binding.overrides) if same_kind and sink is not None and subject.has(obj) else None

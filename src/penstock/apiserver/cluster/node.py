@@ -1,4 +1,4 @@
-"""The one Node there is: this machine, which runs the Pods. Read-only, and told anew at every start."""
+"""The only Node: this machine, which runs the Pods. Read-only, and updated at every start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def node(address: str, version: str) -> Obj:
 
 
 def refreshed(old: Obj, new: Obj) -> Obj:
-    """The stored Node with what is true now. It has been ready since it was first told."""
+    """The stored Node with the current status. Its conditions stay: it has been ready since it was created."""
     return {**old, "status": {**new["status"], "conditions": old["status"]["conditions"]}}
 
 
@@ -57,7 +57,7 @@ def _info(version: str) -> Obj:
         "kernelVersion": platform.release(),
         "containerRuntimeVersion": f"penstock://{metadata.version('penstock')}",
         "kubeletVersion": version,
-        # Kubernetes requires these, but nobody here needs to tell machines apart.
+        # Required by Kubernetes, but of no use with a single machine.
         "kubeProxyVersion": "",
         "bootID": "",
         "machineID": "",

@@ -1,7 +1,7 @@
-"""Roles and bindings as they are written: what they must look like, and that nobody gives away more than they have.
+"""Admission plugin for roles and bindings: validation, and protection against privilege escalation.
 
-As in Kubernetes, a role may only be written by who holds all that it allows, or may `escalate` it; and a binding only
-by who holds all that its role allows, or may `bind` it.
+As in Kubernetes, a user may write a role only if they hold everything that it allows, or may `escalate` it; and a
+binding only if they hold everything that its role allows, or may `bind` it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from penstock.apiserver.kinds.schema import Complaint
 from penstock.apiserver.verbs.admission import AdmissionRequest
 from penstock.kube.kinds import Obj
 
-LONGEST_TOLD = 1000
-"""Letters of one missing rule in a refusal."""
+MAX_RULE_CHARACTERS = 1000
+"""Characters shown of one missing rule."""
 _ROLES, _BINDINGS = ("Role", "ClusterRole"), ("RoleBinding", "ClusterRoleBinding")
 _EVERYTHING = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
@@ -25,15 +25,15 @@ _EVERYTHING = (
 )
 
 
-class RbacGate:
-    """The rules of the group rbac.authorization.k8s.io; all other kinds pass."""
+class RbacAdmission:
+    """Validates the kinds of rbac.authorization.k8s.io."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
+    def default(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> Obj:
         """The object with the API groups that may be left out."""
-        if occasion.kind.group == GROUP and occasion.kind.kind in _BINDINGS:
+        if request.kind.group == GROUP and request.kind.kind in _BINDINGS:
             if isinstance(obj.get("roleRef"), dict):
                 obj["roleRef"]["apiGroup"] = obj["roleRef"].get("apiGroup") or GROUP
             for subject in obj.get("subjects") or ():
@@ -41,63 +41,63 @@ class RbacGate:
                     subject["apiGroup"] = subject.get("apiGroup") or GROUP
         return obj
 
-    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
+    def validate(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> None:
         """Raises 422 or 403."""
-        kind = occasion.kind
+        kind = request.kind
         if kind.group != GROUP or kind.kind not in (*_ROLES, *_BINDINGS):
             return
         complaints = _check_role(obj, kind) if kind.kind in _ROLES else _check_binding(obj, old, kind)
         if complaints:
             raise errors.invalid(kind.group, kind.kind, meta(obj)["name"], complaints)
-        user = User(occasion.user, occasion.groups)
+        user = User(request.user, request.groups)
         if user.is_master or (old is not None and _substance(obj) == _substance(old)):
             return
         try:
             if kind.kind in _ROLES:
-                self._check_escalation(user, obj, old, occasion)
+                self._check_escalation(user, obj, old, request)
             else:
-                self._check_bind(user, obj, occasion)
+                self._check_bind(user, obj, request)
         except TooManyParts as limit:
             why = f"{_attempt(user)} that cannot be compared with those currently held: {limit}"
             raise errors.forbidden(GROUP, kind.plural, meta(obj)["name"], why) from None
 
-    def _check_escalation(self, user: User, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
-        kind, name = occasion.kind, meta(obj)["name"]
-        wanted = AccessRequest("escalate", GROUP, kind.plural, namespace=occasion.namespace, name=name)
+    def _check_escalation(self, user: User, obj: Obj, old: Obj | None, request: AdmissionRequest) -> None:
+        kind, name = request.kind, meta(obj)["name"]
+        wanted = AccessRequest("escalate", GROUP, kind.plural, namespace=request.namespace, name=name)
         if self._authorizer.decide(user, wanted).allowed:
             return
-        self._check_held(user, tuple(obj.get("rules") or ()), name, occasion)
+        self._check_held(user, tuple(obj.get("rules") or ()), name, request)
         if _aggregates(obj) or (old is not None and _aggregates(old)):
             held = self._authorizer.policy.rules_of(user, "")
             if uncovered(held, _EVERYTHING):
                 why = "must have cluster-admin privileges to use the aggregationRule"
                 raise errors.forbidden(GROUP, kind.plural, name, why)
 
-    def _check_bind(self, user: User, obj: Obj, occasion: AdmissionRequest) -> None:
+    def _check_bind(self, user: User, obj: Obj, request: AdmissionRequest) -> None:
         reference = obj["roleRef"]
         plural = "roles" if reference["kind"] == "Role" else "clusterroles"
-        wanted = AccessRequest("bind", GROUP, plural, namespace=occasion.namespace, name=reference["name"])
+        wanted = AccessRequest("bind", GROUP, plural, namespace=request.namespace, name=reference["name"])
         if self._authorizer.decide(user, wanted).allowed:
             return
         try:
-            rules = self._authorizer.policy.rules_of_role(reference, occasion.namespace)
+            rules = self._authorizer.policy.rules_of_role(reference, request.namespace)
         except RoleMissing:
             raise errors.not_found(GROUP, plural, reference["name"]) from None
-        self._check_held(user, rules, meta(obj)["name"], occasion)
+        self._check_held(user, rules, meta(obj)["name"], request)
 
-    def _check_held(self, user: User, rules: tuple[Obj, ...], name: str, occasion: AdmissionRequest) -> None:
-        missing = uncovered(self._authorizer.policy.rules_of(user, occasion.namespace), rules)
+    def _check_held(self, user: User, rules: tuple[Obj, ...], name: str, request: AdmissionRequest) -> None:
+        missing = uncovered(self._authorizer.policy.rules_of(user, request.namespace), rules)
         if not missing:
             return
         parts = compacted(missing, errors.MAX_COMPLAINTS + 1)
-        told = sorted({_shortened(described(rule)) for rule in parts[: errors.MAX_COMPLAINTS]})
-        told += ["and more"] * (len(parts) > errors.MAX_COMPLAINTS)
-        why = f"{_attempt(user)} not currently held:\n" + "\n".join(told)
-        raise errors.forbidden(GROUP, occasion.kind.plural, name, why)
+        shown = sorted({_shortened(described(rule)) for rule in parts[: errors.MAX_COMPLAINTS]})
+        shown += ["and more"] * (len(parts) > errors.MAX_COMPLAINTS)
+        why = f"{_attempt(user)} not currently held:\n" + "\n".join(shown)
+        raise errors.forbidden(GROUP, request.kind.plural, name, why)
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_TOLD else text[:LONGEST_TOLD] + "…"
+    return text if len(text) <= MAX_RULE_CHARACTERS else text[:MAX_RULE_CHARACTERS] + "…"
 
 
 def _attempt(user: User) -> str:
@@ -105,7 +105,7 @@ def _attempt(user: User) -> str:
 
 
 def _substance(obj: Obj) -> Obj:
-    """What is judged: everything but the metadata that garbage collection writes, and what the server keeps."""
+    """What has to be checked when it changes: not the metadata written by garbage collection and by the server."""
     ignored = ("ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation")
     metadata = {key: value for key, value in meta(obj).items() if key not in ignored}
     return {**{key: value for key, value in obj.items() if key != "apiVersion"}, "metadata": metadata}
@@ -186,5 +186,5 @@ def _invalid(path: str, value: object, why: str) -> Complaint:
 
 
 def _unsupported(path: str, value: object, supported: list[str]) -> Complaint:
-    told = ", ".join(f'"{one}"' for one in supported)
-    return (path, "FieldValueNotSupported", f'Unsupported value: "{value or ""}": supported values: {told}')
+    listed = ", ".join(f'"{one}"' for one in supported)
+    return (path, "FieldValueNotSupported", f'Unsupported value: "{value or ""}": supported values: {listed}')

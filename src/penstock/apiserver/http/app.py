@@ -1,4 +1,4 @@
-"""The routes of the API and the way of a request: who asks, what for, may they, and the verb that does it."""
+"""The ASGI application of the API: its routes, and the dispatch of requests to the verbs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from penstock.apiserver.access.reviews import Reviews
 from penstock.apiserver.documents import decode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs, requests
-from penstock.apiserver.http.authorization import ApiGuard
-from penstock.apiserver.http.read_endpoints import ReadingVerbs
+from penstock.apiserver.http.authorization import AccessMiddleware
+from penstock.apiserver.http.read_endpoints import ReadEndpoints
 from penstock.apiserver.http.request_info import RequestInfo, request_info
-from penstock.apiserver.http.request_limits import FairUse
+from penstock.apiserver.http.request_limits import RequestLimits
 from penstock.apiserver.http.requests import ResourcePath
-from penstock.apiserver.http.responses import object_response, refusal, warn
+from penstock.apiserver.http.responses import error_response, object_response, warn
 from penstock.apiserver.http.served_documents import DISCOVERY_PATH, KEYS_PATH, Issuer, OpenApiDocuments
 from penstock.apiserver.http.watching import WatchResponse
-from penstock.apiserver.http.write_endpoints import Changer
+from penstock.apiserver.http.write_endpoints import WriteEndpoints
 from penstock.apiserver.kinds import discovery
 from penstock.apiserver.kinds.discovery import subresource_verbs
 from penstock.apiserver.kinds.registry import Registry
@@ -53,23 +53,23 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 
 class ApiApp:
-    """Everything that is served."""
+    """The routes and the endpoints behind them."""
 
     def __init__(
         self,
         registry: Registry,
         store: Store,
-        reader: ReadingVerbs,
-        changer: Changer,
+        reader: ReadEndpoints,
+        writer: WriteEndpoints,
         *,
         authenticator: Authenticator,
         authorizer: Authorizer,
-        fair_use: FairUse,
+        limits: RequestLimits,
         address: str,
         logs: Path,
     ) -> None:
-        self._registry, self._store, self._reader, self._changer = registry, store, reader, changer
-        self._authenticator, self._authorizer, self._fair_use = authenticator, authorizer, fair_use
+        self._registry, self._store, self._reader, self._writer = registry, store, reader, writer
+        self._authenticator, self._authorizer, self._limits = authenticator, authorizer, limits
         self._reviews = Reviews(authenticator, authorizer)
         self._address, self._logs = address, logs
         self._openapi = OpenApiDocuments(registry)
@@ -95,9 +95,9 @@ class ApiApp:
             Route("/{path:path}", self._resource, methods=_METHODS),
         ]
         app = Starlette(routes=routes, exception_handlers=_ERRORS)
-        # Kubernetes takes paths with a slash at the end for those without it, and has no redirects.
+        # Kubernetes ignores a slash at the end of a path, and does not redirect.
         app.router.redirect_slashes = False
-        return ApiGuard(_without_last_slash(app), self._authenticator, self._authorizer, self._fair_use)
+        return AccessMiddleware(_without_last_slash(app), self._authenticator, self._authorizer, self._limits)
 
     def _groups(self, request: Request) -> Response:
         form = requests.accepted_form(request.headers.get("accept"))
@@ -127,65 +127,65 @@ class ApiApp:
 
     async def _resource(self, request: Request) -> Response | WatchResponse:
         info = request_info(request.scope)
-        place, verb = requests.locate(info, self._registry), info.verb
-        if not _is_request(info) or verb not in (
-            subresource_verbs(place.subresource) if place.subresource else place.kind.verbs
+        path, verb = requests.locate(info, self._registry), info.verb
+        if not _verb_fits_path(info) or verb not in (
+            subresource_verbs(path.subresource) if path.subresource else path.kind.verbs
         ):
-            raise errors.vacant(place.kind.kind) if place.kind.vacant else errors.method_not_allowed()
-        if place.subresource == "token":
-            return await self._token(request, place)
-        if place.subresource == "log":
-            return self._pod_log(request, place)
-        if place.kind.verbs == ("create",):
-            return await self._review(request, place)
+            raise errors.not_supported(path.kind.kind) if path.kind.read_only else errors.method_not_allowed()
+        if path.subresource == "token":
+            return await self._token(request, path)
+        if path.subresource == "log":
+            return self._pod_log(request, path)
+        if path.kind.verbs == ("create",):
+            return await self._review(request, path)
         actions: dict[str, Callable[[Request, ResourcePath], Awaitable[Response | WatchResponse]]] = {
             "list": self._reader.list,
             "watch": self._reader.watch,
-            "create": self._changer.create,
-            "update": self._changer.update,
-            "patch": self._changer.patch,
-            "delete": self._changer.delete,
-            "deletecollection": self._changer.delete_collection,
+            "create": self._writer.create,
+            "update": self._writer.update,
+            "patch": self._writer.patch,
+            "delete": self._writer.delete,
+            "deletecollection": self._writer.delete_collection,
         }
-        answer = self._reader.get(request, place) if verb == "get" else await actions[verb](request, place)
-        if place.kind.deprecation and isinstance(answer, Response):
-            warn(answer, [place.kind.deprecation])
-        return answer
+        response = self._reader.get(request, path) if verb == "get" else await actions[verb](request, path)
+        if path.kind.deprecation and isinstance(response, Response):
+            warn(response, [path.kind.deprecation])
+        return response
 
-    async def _review(self, request: Request, place: ResourcePath) -> Response:
+    async def _review(self, request: Request, path: ResourcePath) -> Response:
         body = await requests.read_body(request)
         review = requests.parse_object(body, requests.media_type(request))
-        answered = self._reviews.answer(place.kind, review, request.state.user, place.namespace)
-        return object_response(answered, status=201)
+        completed = self._reviews.completed(path.kind, review, request.state.user, path.namespace)
+        return object_response(completed, status=201)
 
-    async def _token(self, request: Request, place: ResourcePath) -> Response:
-        """A token of a ServiceAccount."""
-        asked = requests.parse_object(await requests.read_body(request), requests.media_type(request))
+    async def _token(self, request: Request, path: ResourcePath) -> Response:
+        """Issues a token for a ServiceAccount."""
+        token_request = requests.parse_object(await requests.read_body(request), requests.media_type(request))
         authenticator = self._authenticator
-        issued = account_tokens.issue(
-            asked,
-            place.namespace or "",
-            place.name,
+        issued = account_tokens.issue_token(
+            token_request,
+            path.namespace or "",
+            path.name,
             lookup=authenticator.lookup,
             signer=authenticator.signer,
             now=authenticator.clock(),
         )
         return object_response(issued, status=201)
 
-    def _pod_log(self, request: Request, place: ResourcePath) -> Response:
+    def _pod_log(self, request: Request, path: ResourcePath) -> Response:
         def pod() -> Obj | None:
-            body = self._store.get("pods", place.namespace or "", place.name)
+            body = self._store.get("pods", path.namespace or "", path.name)
             return None if body is None else decode(body)
 
         found = pod()
         if found is None:
-            raise errors.not_found("", "pods", place.name)
-        folder = path_below(self._logs, place.namespace or "", place.name)
+            raise errors.not_found("", "pods", path.name)
+        folder = path_below(self._logs, path.namespace or "", path.name)
         return pod_logs.respond(folder, found, request.query_params, pod)
 
 
-def _is_request(info: RequestInfo) -> bool:
-    """Whether the verb goes with the path: collections are created in, objects are changed."""
+def _verb_fits_path(info: RequestInfo) -> bool:
+    """Whether the verb fits the path: objects are created in collections, and changed by name."""
     match info.verb:
         case "create":
             return not info.name or bool(info.subresource)
@@ -197,7 +197,7 @@ def _is_request(info: RequestInfo) -> bool:
 
 
 def _without_last_slash(app: ASGIApp) -> ASGIApp:
-    """Takes `/version/` for `/version`."""
+    """Serves `/version/` as `/version`."""
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
@@ -212,22 +212,22 @@ def _healthy(_: Request) -> Response:
     return PlainTextResponse("ok")
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _on_api_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)  # noqa: S101  # registered for this type only
-    return refusal(error)
+    return error_response(error)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _on_exception(request: Request, error: Exception) -> Response:
     if isinstance(error, RecursionError):
-        return refusal(errors.bad_request("the object is nested too deeply"))
-    # Not by `request.url`, which cannot be made of every query.
+        return error_response(errors.bad_request("the object is nested too deeply"))
+    # The path and not `request.url`, which raises for some queries.
     log.error("request failed", method=request.method, path=request.scope["path"], exc_info=error)
-    return refusal(ApiError(500, "InternalError", f"Internal error occurred: {type(error).__name__}"))
+    return error_response(ApiError(500, "InternalError", f"Internal error occurred: {type(error).__name__}"))
 
 
-async def _client_left(_request: Request, _error: Exception) -> Response:
-    """The end of a request whose client has left; nothing of it is sent."""
+async def _on_disconnect(_request: Request, _error: Exception) -> Response:
+    """Ends a request whose client has disconnected; nothing of this is sent."""
     return Response(status_code=400)
 
 
-_ERRORS = {ApiError: _refused, ClientDisconnect: _client_left, Exception: _failed}
+_ERRORS = {ApiError: _on_api_error, ClientDisconnect: _on_disconnect, Exception: _on_exception}

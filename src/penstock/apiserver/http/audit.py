@@ -1,6 +1,6 @@
-"""Who did what, one line of JSON per request: events of audit.k8s.io/v1 at the level Metadata.
+"""The audit log: one line of JSON per request, events of audit.k8s.io/v1 at the level Metadata.
 
-Bodies and the header with the token are never written, so that the log holds no Secret. A watch has two lines: when it
+Bodies and the header with the token are never written, so the log contains no Secrets. A watch has two lines: when it
 starts and when it ends.
 """
 
@@ -22,55 +22,55 @@ from penstock.apiserver.http.authorization import OPEN_PATHS
 from penstock.apiserver.http.request_info import RequestInfo, request_info
 from penstock.kube.kinds import Obj
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_FILE_BYTES = 64 * 1024 * 1024
 KEPT_FILES = 4
-LONGEST_TEXT = 1024
-"""Of an address or an agent: a log is no place to fill a disk from outside."""
+MAX_TEXT = 1024
+"""Of a URI or a user agent, so that clients cannot fill the disk with long ones."""
 
 
 class Lines(Protocol):
-    """Where the lines go."""
+    """The destination of the lines."""
 
     def write(self, line: bytes) -> None:
-        """Takes one."""
+        """Writes a line."""
 
     def close(self) -> None:
-        """The end."""
+        """Closes the destination."""
 
 
 class AuditFile:
-    """A file for its owner's eyes; a full one makes room for the next, and the oldest goes."""
+    """A file that only its owner can read; it is rotated when it is full, and the oldest one is deleted."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)
         path.chmod(0o600)
-        self._handler = _PrivateFiles(path, maxBytes=MOST_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
+        self._handler = _PrivateFiles(path, maxBytes=MAX_FILE_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
 
     def write(self, line: bytes) -> None:
-        """Takes one."""
+        """Writes a line."""
         self._handler.emit(logging.LogRecord("audit", logging.INFO, "", 0, line.decode(), None, None))
 
     def close(self) -> None:
-        """The end."""
+        """Closes the destination."""
         self._handler.close()
 
 
 class _PrivateFiles(RotatingFileHandler):
     def doRollover(self) -> None:
-        """The next file is as private."""
+        """Makes the new file private too."""
         super().doRollover()
         Path(self.baseFilename).chmod(0o600)
 
 
-class Audited:
-    """The application, with a line for every request to it."""
+class AuditMiddleware:
+    """ASGI middleware that writes a line for every request."""
 
     def __init__(self, app: ASGIApp, lines: Lines) -> None:
         self._app, self._lines = app, lines
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Notes what was answered, and to whom."""
+        """Serves the request and writes its audit events."""
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
@@ -108,11 +108,11 @@ def audit_event(
         "level": "Metadata",
         "auditID": audit_id,
         "stage": stage,
-        "requestURI": _address(scope),
+        "requestURI": _request_uri(scope),
         "verb": info.verb,
         "user": _user(acting or user),
         "sourceIPs": [scope["client"][0]] if scope.get("client") else [],
-        "userAgent": headers.get("user-agent", "")[:LONGEST_TEXT],
+        "userAgent": headers.get("user-agent", "")[:MAX_TEXT],
         "responseStatus": {"metadata": {}, "code": code},
         "requestReceivedTimestamp": _moment(received),
         "stageTimestamp": _moment(now),
@@ -120,7 +120,7 @@ def audit_event(
     if acting is not None:
         event["impersonatedUser"] = _user(user)
     if info.resource:
-        event["objectRef"] = _object(info)
+        event["objectRef"] = _object_reference(info)
     if user is not None:
         decision = "forbid" if code == 403 else "allow"
         event["annotations"] = {"authorization.k8s.io/decision": decision}
@@ -131,22 +131,22 @@ def _user(user: User | None) -> Obj:
     return {} if user is None else user.info()
 
 
-def _object(info: RequestInfo) -> Obj:
-    asked = info.access
-    told: dict[str, Any] = {
-        "resource": asked.resource,
-        "namespace": asked.namespace,
-        "name": asked.name,
-        "apiGroup": asked.group,
+def _object_reference(info: RequestInfo) -> Obj:
+    access = info.access
+    fields: dict[str, Any] = {
+        "resource": access.resource,
+        "namespace": access.namespace,
+        "name": access.name,
+        "apiGroup": access.group,
         "apiVersion": info.version,
-        "subresource": asked.subresource,
+        "subresource": access.subresource,
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
-def _address(scope: Scope) -> str:
+def _request_uri(scope: Scope) -> str:
     path, query = str(scope["path"]), scope.get("query_string", b"").decode("latin-1")
-    return f"{path}?{query}"[:LONGEST_TEXT] if query else path[:LONGEST_TEXT]
+    return f"{path}?{query}"[:MAX_TEXT] if query else path[:MAX_TEXT]
 
 
 def _moment(moment: datetime) -> str:

@@ -1,4 +1,7 @@
-"""The door: who asks, as whom, and whether they may. Behind it only what a body gives away is judged once more."""
+"""Authentication, impersonation, authorization and limits of every request, before it is routed.
+
+Only what depends on the body of a request is checked later: RBAC escalation, and creation by server-side apply.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from penstock.apiserver.access.policy import Authorizer
 from penstock.apiserver.access.rules import AccessRequest
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http.request_info import request_info
-from penstock.apiserver.http.request_limits import FairUse
-from penstock.apiserver.http.responses import refusal
+from penstock.apiserver.http.request_limits import RequestLimits
+from penstock.apiserver.http.responses import error_response
 from penstock.apiserver.http.served_documents import DISCOVERY_PATH, KEYS_PATH
 
 OPEN_PATHS = ("/livez", "/readyz", "/healthz", DISCOVERY_PATH, KEYS_PATH)
@@ -25,51 +28,53 @@ _EXTRA = "impersonate-extra-"
 _AUTHENTICATION = "authentication.k8s.io"
 
 
-class ApiGuard:
-    """Lets requests in that carry a valid token, are allowed and not too many; all others get 401, 403 or 429."""
+class AccessMiddleware:
+    """ASGI middleware: requests without a valid token get 401, those not allowed 403, and those over a limit 429."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, authorizer: Authorizer, fair_use: FairUse) -> None:
-        self._app, self._authenticator, self._authorizer, self._fair_use = app, authenticator, authorizer, fair_use
+    def __init__(
+        self, app: ASGIApp, authenticator: Authenticator, authorizer: Authorizer, limits: RequestLimits
+    ) -> None:
+        self._app, self._authenticator, self._authorizer, self._limits = app, authenticator, authorizer, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Puts the user into the request's state."""
+        """Checks the request and puts its user into the state."""
         if scope["type"] == "websocket":
-            # Nothing is served that way, and so nothing can be that nobody was asked about.
+            # No WebSocket is served. Closed here, so that none can reach the application without authorization.
             await send({"type": "websocket.close"})
             return
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
-        with contextlib.ExitStack() as under_way:
+        with contextlib.ExitStack() as running:
             try:
                 headers = Headers(scope=scope)
                 caller = state["user"] = self._caller(scope, headers)
-                user = state["user"] = self._meant(scope, headers, caller)
+                user = state["user"] = self._effective_user(scope, headers, caller)
                 if user is not caller:
                     state["acting"] = caller
                 info = request_info(scope)
                 if not user.is_master:
                     self._authorizer.demand(user, info.access)
                 has_body, is_watch = scope["method"] not in ("GET", "HEAD"), info.verb == "watch"
-                under_way.enter_context(self._fair_use.request(caller, has_body=has_body, is_watch=is_watch))
+                running.enter_context(self._limits.request(caller, has_body=has_body, is_watch=is_watch))
             except ApiError as error:
-                await refusal(error)(scope, receive, send)
+                await error_response(error)(scope, receive, send)
                 return
             await self._app(scope, receive, send)
 
     def _caller(self, scope: Scope, headers: Headers) -> User:
-        """Whose token it is."""
+        """The user of the token. Raises 401, or 429 after too many wrong tokens."""
         authorization, address = headers.get("authorization"), (scope.get("client") or ("",))[0]
         if authorization is None:
             raise errors.unauthorized()
         user = self._authenticator.user(authorization)
         if user is None:
-            raise self._fair_use.wrong_token(address)
+            raise self._limits.wrong_token(address)
         return user
 
-    def _meant(self, scope: Scope, headers: Headers, caller: User) -> User:
-        """As whom the request is to be done."""
+    def _effective_user(self, scope: Scope, headers: Headers, caller: User) -> User:
+        """The user that the request acts as: the caller, or the one to impersonate if the caller may do that."""
         if not any(name.startswith(_IMPERSONATE) for name, _ in scope["headers"]):
             return caller
         other = impersonated(headers)
@@ -79,7 +84,7 @@ class ApiGuard:
 
 
 def impersonated(headers: Headers) -> User:
-    """Whom the request wants to act as; raises 400 if it names groups of nobody."""
+    """The user that the request wants to impersonate; raises 400 if it names groups, a uid or extra values only."""
     name, groups = headers.get("impersonate-user", ""), headers.getlist("impersonate-group")
     uid = headers.get("impersonate-uid", "")
     extra: dict[str, tuple[str, ...]] = {}
@@ -93,16 +98,16 @@ def impersonated(headers: Headers) -> User:
 
 
 def impersonations(user: User, groups: list[str]) -> list[AccessRequest]:
-    """What somebody must be allowed to do to act as this user, of whom these groups were asked for by name."""
+    """What the caller must be allowed to do to impersonate this user with the groups named in the request."""
     account = account_of(user.name)
-    asked = [
+    needed = [
         AccessRequest("impersonate", "", "serviceaccounts", namespace=account[0], name=account[1])
         if account
         else AccessRequest("impersonate", "", "users", name=user.name)
     ]
-    asked += [AccessRequest("impersonate", "", "groups", name=group) for group in groups]
+    needed += [AccessRequest("impersonate", "", "groups", name=group) for group in groups]
     for key, values in user.extra:
-        asked += [AccessRequest("impersonate", _AUTHENTICATION, "userextras", key, name=value) for value in values]
+        needed += [AccessRequest("impersonate", _AUTHENTICATION, "userextras", key, name=value) for value in values]
     if user.uid:
-        asked.append(AccessRequest("impersonate", _AUTHENTICATION, "uids", name=user.uid))
-    return asked
+        needed.append(AccessRequest("impersonate", _AUTHENTICATION, "uids", name=user.uid))
+    return needed

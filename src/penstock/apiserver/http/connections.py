@@ -1,7 +1,7 @@
-"""Connections with bounds: a head and a body have to arrive in time, a head may not be endless, little may wait to be
-sent, and a client that does not read is cut off.
+"""Connections with limits: time for a request's head and body to arrive, the size of the head, the write buffer, and
+time for a client that does not read.
 
-Over TLS the event loop would let half a megabyte wait per connection before it asks to slow down; with thousands of
+Over TLS the event loop would buffer half a megabyte per connection before it pauses the writer; with thousands of
 watches that is gigabytes held for clients that may never read.
 """
 
@@ -16,9 +16,9 @@ STALLED_SECONDS = 30.0
 HEAD_BYTES = 64 * 1024
 """Address and headers of a request together."""
 HEAD_SECONDS = 10.0
-"""Time for a head to arrive, from its first byte on."""
+"""Time for a head to arrive, from its first byte."""
 SPARE_SECONDS = 30.0
-"""Time that a connection may stay without its first byte: clients keep spare ones."""
+"""Time that a new connection may be idle: clients keep spare ones."""
 BODY_SECONDS = 60.0
 """Time for a body to arrive once its head has."""
 
@@ -35,14 +35,14 @@ class BoundedConnection(HttpToolsProtocol):
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Lowers the mark at which senders wait."""
+        """Lowers the high-water mark of the write buffer."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WAITING_BYTES)
-        # A client may use a spare connection at the very moment of its end, and would take anything for its answer.
-        self._expect_within(SPARE_SECONDS, else_say=b"")
+        # Closed without a response: a client that sends a request at this moment would take one for its own.
+        self._expect_within(SPARE_SECONDS, else_send=b"")
 
     def data_received(self, data: bytes) -> None:
-        """The parser alone would collect headers that never end."""
+        """Limits the head: the parser alone would collect headers without end."""
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -58,51 +58,51 @@ class BoundedConnection(HttpToolsProtocol):
         self._expect_within(HEAD_SECONDS)
 
     def on_headers_complete(self) -> None:
-        """Its head is there."""
+        """The head of the request is complete."""
         self._in_head = False
         self._expect_within(BODY_SECONDS)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """All of it is there."""
+        """The request is complete."""
         self._expect_no_more()
         super().on_message_complete()
 
-    def _expect_within(self, seconds: float, else_say: bytes = _TOO_SLOW) -> None:
+    def _expect_within(self, seconds: float, else_send: bytes = _TOO_SLOW) -> None:
         self._expect_no_more()
-        self._arrival = self.loop.call_later(seconds, self._end_with, else_say)
+        self._arrival = self.loop.call_later(seconds, self._end_with, else_send)
 
     def _expect_no_more(self) -> None:
         if self._arrival is not None:
             self._arrival.cancel()
             self._arrival = None
 
-    def _end_with(self, answer: bytes) -> None:
-        """Says why, unless an answer is under way already, and ends."""
+    def _end_with(self, response: bytes) -> None:
+        """Closes the connection, with this response unless another one has started."""
         self._expect_no_more()
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            self.transport.write(answer)
+            self.transport.write(response)
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """The client is slow: senders wait, for a while."""
+        """The client is slow: it is disconnected after STALLED_SECONDS."""
         super().pause_writing()
         self._cut = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         super().resume_writing()
-        self._keep()
+        self._cancel_cut()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone; a waiting sender learns of it."""
-        self._keep()
+        """The connection is closed."""
+        self._cancel_cut()
         self._expect_no_more()
         super().connection_lost(exc)
 
-    def _keep(self) -> None:
+    def _cancel_cut(self) -> None:
         if self._cut is not None:
             self._cut.cancel()
             self._cut = None

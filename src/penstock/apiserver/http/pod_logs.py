@@ -1,4 +1,4 @@
-"""What Pods have written: `kubectl logs` reads the files that the node keeps, and follows them while the Pod runs."""
+"""Logs of Pods, for `kubectl logs`: read from the files that the node writes, and followed while the Pod runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLL_SECONDS = 0.2
 
 
 def respond(folder: Path, pod: Obj, query: Mapping[str, str], current: Callable[[], Obj | None]) -> StreamingResponse:
-    """The log of a container as text; with `follow` until the container does not run any more."""
+    """The log of a container as text; with `follow` until the container has terminated."""
     container = chosen_container(pod, query.get("container", ""))
     name = pod["metadata"]["name"]
     previous = query.get("previous") == "true"
@@ -39,7 +39,7 @@ def respond(folder: Path, pod: Obj, query: Mapping[str, str], current: Callable[
 
 
 def chosen_container(pod: Obj, wanted: str) -> str:
-    """The container that is meant: the one that is named, or the only one."""
+    """The named container, or the only one. Raises 400."""
     spec = pod.get("spec") or {}
     names = [one["name"] for one in spec.get("containers") or ()]
     inits = [one["name"] for one in spec.get("initContainers") or ()]
@@ -63,7 +63,7 @@ def waiting_reason(pod: Obj, container: str) -> str | None:
 
 
 def may_write(pod: Obj | None, container: str) -> bool:
-    """Whether more may come into the log of the container."""
+    """Whether the container may still write to its log."""
     if pod is None or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
     return "terminated" not in ((_status(pod, container) or {}).get("state") or {})
@@ -81,7 +81,7 @@ async def _read(
     position = await asyncio.to_thread(_tail_position, path, tail) if tail is not None else 0
     left = limit
     while True:
-        # Asked before reading: what is written until the Pod ends is read afterwards.
+        # Checked before reading, so that everything written until the Pod ends is read.
         last = running is None or not running()
         while True:
             chunk, position = await asyncio.to_thread(_chunk, path, position)
@@ -98,7 +98,7 @@ async def _read(
 
 
 def _chunk(path: Path, position: int) -> tuple[bytes, int]:
-    """What follows in the log, and the position behind it. A log that became shorter was begun anew."""
+    """The next chunk of the log, and the position after it. A log that became shorter has been started again."""
     try:
         with path.open("rb") as file:
             if file.seek(0, 2) < position:

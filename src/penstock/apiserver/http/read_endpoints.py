@@ -1,4 +1,4 @@
-"""Get, list and watch: answers from committed state."""
+"""Get, list and watch over HTTP, from committed state."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ from penstock.kube.kinds import Obj
 Keep = Callable[[bytes], bool]
 
 
-class ReadingVerbs:
-    """The verbs that change nothing."""
+class ReadEndpoints:
+    """Get, list and watch."""
 
     def __init__(self, store: Store, history: WatchHistory, watches: Watches) -> None:
         self._store, self._history, self._watches = store, history, watches
 
-    def get(self, request: Request, place: ResourcePath) -> Response:
+    def get(self, request: Request, path: ResourcePath) -> Response:
         """One object."""
-        body = self._store.get(place.kind.resource, place.namespace or "", place.name)
+        body = self._store.get(path.kind.resource, path.namespace or "", path.name)
         if body is None:
-            raise errors.not_found(place.kind.group, place.kind.plural, place.name)
-        if place.subresource == "scale":
+            raise errors.not_found(path.kind.group, path.kind.plural, path.name)
+        if path.subresource == "scale":
             form = accepted_form(request.headers.get("accept"))
             return json_response(encode(scale_of(decode(body))), as_yaml=form.yaml)
-        renderer = self._renderer(request, place)
+        renderer = self._renderer(request, path)
         return json_response(renderer.one(body), as_yaml=renderer.form.yaml)
 
-    async def list(self, request: Request, place: ResourcePath) -> Response:
+    async def list(self, request: Request, path: ResourcePath) -> Response:
         """A collection, or a page of it."""
         query = request.query_params
-        renderer = self._renderer(request, place)
-        keep, _ = selection(request, place)
+        renderer = self._renderer(request, path)
+        keep, _ = selection(request, path)
         limit = whole_number(query, "limit") or 0
         after, token_version = _parse_token(query.get("continue", ""))
         self._check_version(query.get("resourceVersion", ""))
-        resource, namespace = place.kind.resource, self._namespace(place)
-        # A page may be shorter than the client has asked for; one that did not ask for pages gets all in one answer.
+        resource, namespace = path.kind.resource, self._namespace(path)
+        # A page may be shorter than the client's limit; without a limit, all objects are in one response.
         following = self._store.parts(resource, namespace, keep=keep, after=after)
         if limit:
             page = await self._store.page(
@@ -60,14 +60,14 @@ class ReadingVerbs:
             )
         else:
             page = await anext(following)
-        # All pages carry the version of the first, so that a watch from it misses nothing that came in between.
+        # All pages carry the version of the first, so that a watch from it misses no change made between the pages.
         version = token_version or page.version
         metadata: Obj = {"resourceVersion": str(version)}
         if page.next_key is not None and not limit and not renderer.form.yaml:
             return streamed(_whole(renderer, metadata, page.bodies, following))
         await following.aclose()
         if page.next_key is not None and not limit:
-            raise errors.bad_request("the list is too long for YAML in one answer: ask for JSON, or set a limit")
+            raise errors.bad_request("the list is too long for YAML in one response: ask for JSON, or set a limit")
         if page.next_key is not None:
             metadata["continue"] = _token(page.next_key, version)
             if not keep:
@@ -75,17 +75,17 @@ class ReadingVerbs:
         listed = renderer.many(page.bodies, metadata)
         return json_response(b"".join(listed), as_yaml=True) if renderer.form.yaml else list_response(listed)
 
-    async def watch(self, request: Request, place: ResourcePath) -> Response | WatchResponse:
+    async def watch(self, request: Request, path: ResourcePath) -> Response | WatchResponse:
         """Changes of a collection, or of one object."""
         query = request.query_params
-        renderer = self._renderer(request, place)
-        keep, name = selection(request, place)
-        name = place.name or name
+        renderer = self._renderer(request, path)
+        keep, name = selection(request, path)
+        name = path.name or name
         seconds = whole_number(query, "timeoutSeconds")
         version_text = query.get("resourceVersion", "")
         initial = query.get("sendInitialEvents") == "true"
         if initial or version_text in ("", "0"):
-            parts = self._store.parts(place.kind.resource, self._namespace(place), keep=_named(name, keep))
+            parts = self._store.parts(path.kind.resource, self._namespace(path), keep=_named(name, keep))
             page = await anext(parts)
             start = WatchStart(page.version, _bodies(page.bodies, parts), announce_end=initial)
         else:
@@ -94,57 +94,57 @@ class ReadingVerbs:
             self._watches,
             self._history,
             renderer,
-            WatchScope(place.namespace if place.kind.namespaced else None, name, keep),
+            WatchScope(path.namespace if path.kind.namespaced else None, name, keep),
             start,
             timeout=float(seconds) if seconds else DEFAULT_TIMEOUT_SECONDS,
             bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
         )
 
-    def _namespace(self, place: ResourcePath) -> str | None:
-        return place.namespace if place.kind.namespaced else ""
+    def _namespace(self, path: ResourcePath) -> str | None:
+        return path.namespace if path.kind.namespaced else ""
 
-    def _renderer(self, request: Request, place: ResourcePath) -> Renderer:
+    def _renderer(self, request: Request, path: ResourcePath) -> Renderer:
         include = request.query_params.get("includeObject", "Metadata")
-        return Renderer(place.kind, accepted_form(request.headers.get("accept")), include)
+        return Renderer(path.kind, accepted_form(request.headers.get("accept")), include)
 
     def _check_version(self, text: str) -> int | None:
-        """The version asked for, which must be a number and must have been reached."""
+        """The version in the query. Raises 400 if it is not a number, 504 if it has not been reached."""
         if not text:
             return None
         version = whole_number({"resourceVersion": text}, "resourceVersion") or 0
         current = self._store.version()
         if version > current:
-            raise errors.from_the_future(version, current)
+            raise errors.future_version(version, current)
         return version
 
 
 async def _whole(
     renderer: Renderer, metadata: Obj, first: list[bytes], following: AsyncIterator[ListPage]
 ) -> AsyncIterator[bytes]:
-    """A list that is too long to be held: part after part is read while it is sent."""
+    """A list that does not fit into memory: part after part is read while it is sent."""
     yield renderer.opening(metadata)
-    goes_on = False
+    continues = False
     async for bodies in _bodies(first, following):
-        for piece in pieces(renderer.items(bodies, goes_on=goes_on)):
+        for piece in pieces(renderer.items(bodies, continues=continues)):
             yield piece
-        goes_on = True
+        continues = True
     yield CLOSING
 
 
 async def _bodies(first: list[bytes], following: AsyncIterator[ListPage]) -> AsyncIterator[list[bytes]]:
-    """The objects of each part; none is kept here when the next is read."""
+    """The objects of each part."""
     yield first
-    del first
+    del first  # freed before the next part is read
     async for page in following:
         yield page.bodies
 
 
-def selection(request: Request, place: ResourcePath) -> tuple[Keep | None, str | None]:
+def selection(request: Request, path: ResourcePath) -> tuple[Keep | None, str | None]:
     """A test of encoded objects, None if all pass; and the only name that can pass, if there is one."""
     labels = selectors.parse_labels(request.query_params.get("labelSelector", ""))
-    # The text by which the request was authorized, and not one read from the query again.
+    # The text that the request was authorized by; reading the query again could give another.
     fields = selectors.parse_fields(request_info(request.scope).field_selector)
-    selectors.check_fields(fields, place.kind.field_selectors)
+    selectors.check_fields(fields, path.kind.field_selectors)
     if not labels and not fields:
         return None, None
 

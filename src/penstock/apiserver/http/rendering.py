@@ -1,4 +1,4 @@
-"""Stored objects in the form a client asked for: as they are, as rows of a table, or metadata only."""
+"""Stored objects in the form a client accepts: as they are, as rows of a table, or metadata only."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from penstock.apiserver.kinds.registry import ServedKind
 from penstock.kube.kinds import Obj
 
 CLOSING = b"]}\n"
-"""What comes after the objects of a list."""
+"""The end of a list, after its objects."""
 
 
 @dataclass
 class Renderer:
-    """Turns stored bytes into answers for one request."""
+    """Renders stored objects for one request."""
 
     kind: ServedKind
     form: Form = field(default_factory=Form)
     include: str = "Metadata"
-    _columns_told: bool = False
+    _columns_declared: bool = False
 
     def one(self, body: bytes) -> bytes:
         """A single object."""
@@ -42,7 +42,7 @@ class Renderer:
             return self.one(body)
         obj = self._decoded(body)
         metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        first, self._columns_told = not self._columns_told, True
+        first, self._columns_declared = not self._columns_declared, True
         return encode(tables.table(self.kind, [obj], metadata, include=self.include, columns=first))
 
     def many(self, bodies: Iterable[bytes], metadata: Obj) -> Iterator[bytes]:
@@ -52,7 +52,7 @@ class Renderer:
         yield CLOSING
 
     def opening(self, metadata: Obj) -> bytes:
-        """What comes before the objects of a list."""
+        """The beginning of a list, before its objects."""
         if self.form.shape == "Table":
             whole = encode(tables.table(self.kind, [], metadata, include=self.include))
             return whole.removesuffix(b"]}")  # the rows are its last entry
@@ -62,17 +62,17 @@ class Renderer:
             kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
         return encode({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
 
-    def items(self, bodies: Iterable[bytes], *, goes_on: bool = False) -> Iterator[bytes]:
-        """The objects, with what stands between them; with `goes_on`, there were some before."""
+    def items(self, bodies: Iterable[bytes], *, continues: bool = False) -> Iterator[bytes]:
+        """The objects separated by commas; with `continues`, others precede them."""
         for item in self._items(bodies):
-            if not goes_on:
+            if not continues:
                 yield item
             elif len(item) < PIECE_BYTES:
                 yield b"," + item
             else:  # too long to be copied for a comma
                 yield b","
                 yield item
-            goes_on = True
+            continues = True
 
     def _items(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
         if self.form.shape == "Object":
@@ -87,5 +87,5 @@ class Renderer:
         return self.kind.served(decode(body))
 
     def _versioned(self, body: bytes) -> bytes:
-        """Nearly always the stored object is the answer as it is."""
+        """The object in this version; nearly always as it is stored."""
         return body if self.kind.stored_as_served else encode(self._decoded(body))

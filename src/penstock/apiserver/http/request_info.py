@@ -1,7 +1,7 @@
-"""What a request is about, read from its method, path and query: once, for authorization, routing and the audit log.
+"""What a request is about, parsed from its method, path and query once: for authorization, routing and the audit log.
 
-Were it read twice, a request could be allowed as one thing and done as another. That a resource is served is not
-asked here: what does not exist is refused to those who may not see it in the same way as what does.
+Parsed twice, a request could be authorized as one thing and executed as another. Whether a resource is served is not
+checked here: users without access get the same error for resources that exist and for those that do not.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _STATE = "request_info"
 
 @dataclass(frozen=True)
 class RequestInfo:
-    """A request to a resource, or to a path that is none."""
+    """A request to a resource, or to another path."""
 
     verb: str
     path: str
     group: str = ""
     version: str = ""
     namespace: str | None = None
-    """The one that the path begins with; None for all namespaces, for kinds that are in none, and for namespaces."""
+    """The namespace in the path; None for all namespaces, cluster-scoped kinds, and namespaces themselves."""
     parts: tuple[str, ...] = ()
-    """Resource, name, subresource and what else follows; empty for a path that is no resource."""
+    """Resource, name, subresource and further segments; empty for a path that is not a resource."""
     field_selector: str = ""
     """Of a list, a watch or the deletion of a collection."""
 
     @property
     def resource(self) -> str:
-        """The plural name of the kind; empty for a path that is no resource."""
+        """The plural name of the kind; empty for a path that is not a resource."""
         return self.parts[0] if self.parts else ""
 
     @property
@@ -60,7 +60,7 @@ class RequestInfo:
             return AccessRequest(self.verb, path=self.path)
         namespace = self.namespace or ""
         if self.group == "" and self.resource == "namespaces" and self.namespace is None:
-            # A namespace is in itself, so that a Role in it can allow to read it.
+            # As in Kubernetes, a namespace counts as inside itself, so that a Role in it can allow to read it.
             namespace = self.name
         name = self.name or self._selected_name()
         return AccessRequest(self.verb, self.group, self.resource, self.subresource, namespace, name)
@@ -70,20 +70,20 @@ class RequestInfo:
         try:
             return exact_name(parse_fields(self.field_selector)) or ""
         except ApiError:
-            return ""  # refused later, whatever is allowed
+            return ""  # the invalid selector is refused later, for every user
 
 
 def request_info(scope: Scope) -> RequestInfo:
-    """That of the request; it is read the first time that it is asked for."""
+    """The info of the request, parsed once and kept in its state."""
     state = scope.setdefault("state", {})
     if _STATE not in state:
         query = scope.get("query_string", b"").decode("latin-1")
-        state[_STATE] = read(scope["method"], scope["path"], query)
+        state[_STATE] = parse_request(scope["method"], scope["path"], query)
     info: RequestInfo = state[_STATE]
     return info
 
 
-def read(method: str, path: str, query: str) -> RequestInfo:
+def parse_request(method: str, path: str, query: str) -> RequestInfo:
     """What a request is about."""
     parts = tuple(part for part in path.split("/") if part)
     if parts[:1] == ("api",) and len(parts) >= 3:
@@ -98,7 +98,7 @@ def read(method: str, path: str, query: str) -> RequestInfo:
         namespace, rest = rest[1], rest[2:]
     verb, selector = _VERBS.get(method, method.lower()), ""
     if verb in ("get", "delete"):
-        # Only what may change the verb or the name is worth reading.
+        # The query is parsed only if it may change the verb or the name.
         options = parse_qs(query, keep_blank_values=True) if _RELEVANT.search(query) else {}
         if verb == "get" and len(rest) < 3 and options.get("watch", [""])[-1] in ("true", "1"):
             verb = "watch"

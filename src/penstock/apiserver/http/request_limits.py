@@ -1,11 +1,11 @@
-"""How much one client may ask for, so that it cannot starve the others.
+"""Limits per client: the rate of requests, and how many with a body and how many watches run at once.
 
-As in Kubernetes, the group `system:masters` is exempt, and penstock's own components are: what they ask for is the work
-of everybody. Whoever asks too fast is told to come back, which client libraries do by themselves.
+As in Kubernetes, the group `system:masters` is exempt, and so are penstock's own components, which work for all users.
+A client over a limit gets 429 with Retry-After, and client libraries retry by themselves.
 
-An address that keeps coming with wrong tokens is told to wait, too. Whether a token is right is found out first, so
-that nobody is held up by the wrong ones of others: all clients of one machine have the same address. To guess a right
-one is out of reach at any speed, since tokens have 256 random bits or a signature.
+Failed authentications are limited to 1/s per address. The token is checked first, so that wrong tokens of others never
+delay valid ones: all clients of one machine have the same address. Guessing a token is infeasible at any rate, since
+tokens have 256 random bits or a signature.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from penstock.apiserver.errors import ApiError
 from penstock.runtime.rate_limit import TokenBucket
 
 BURST_SECONDS = 2
-"""For how long a user who was quiet may ask at once what the rate allows."""
+"""The burst, in seconds of the rate."""
 BODIES_PER_USER = 32
-"""Requests with a body that one user may have under way; each may hold three megabytes."""
+"""Concurrent requests with a body per user; each may hold three megabytes."""
 WATCHES_PER_USER = 1000
 WRONG_TOKENS = 20
-"""Wrong tokens from one address before it is told to wait."""
+"""Wrong tokens from one address before it gets 429."""
 WRONG_TOKENS_PER_SECOND = 1.0
-REMEMBERED = 4096
-"""Users and addresses that are kept in mind."""
+MAX_BUCKETS = 4096
+"""Users and addresses with a bucket."""
 TOO_MANY = "Too many requests, please try again later."
 
 
@@ -40,17 +40,17 @@ class Buckets:
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def take(self, name: str) -> bool:
-        """Whether there was a token; then it is gone."""
+        """Takes a token, if there is one; whether there was."""
         bucket = self._buckets.setdefault(name, TokenBucket(self._rate, self._burst))
         self._buckets.move_to_end(name)
-        # Whoever was away longest has a full bucket, or nearly.
-        if len(self._buckets) > REMEMBERED:
+        # The bucket used least recently is full, or nearly.
+        if len(self._buckets) > MAX_BUCKETS:
             self._buckets.popitem(last=False)
         return bucket.take(self._clock())
 
 
-class FairUse:
-    """Counts what users have under way, and how fast they come."""
+class RequestLimits:
+    """Counts the requests of users, and those that run."""
 
     def __init__(self, requests_per_second: float, clock: Callable[[], float]) -> None:
         self._requests = Buckets(requests_per_second, requests_per_second * BURST_SECONDS, clock)
@@ -59,37 +59,37 @@ class FairUse:
         self._watches: Counter[str] = Counter()
 
     def wrong_token(self, address: str) -> ApiError:
-        """How a token that is not valid is refused: by 401, or by 429 where too many came from its address."""
-        return errors.unauthorized() if self._wrong.take(address) else too_many_requests()
+        """The error for an invalid token: 401, or 429 after too many from its address."""
+        return errors.unauthorized() if self._wrong.take(address) else _too_many_requests()
 
     @contextmanager
     def request(self, user: User, *, has_body: bool, is_watch: bool) -> Iterator[None]:
-        """Counts a request of the user while it lasts; raises 429."""
-        if is_exempt(user):
+        """Counts a request of the user while it runs; raises 429."""
+        if _is_exempt(user):
             yield
             return
         if not self._requests.take(user.name):
-            raise too_many_requests()
-        under_way, most = (self._watches, WATCHES_PER_USER) if is_watch else (self._bodies, BODIES_PER_USER)
+            raise _too_many_requests()
+        running, most = (self._watches, WATCHES_PER_USER) if is_watch else (self._bodies, BODIES_PER_USER)
         if not (has_body or is_watch):
             yield
             return
-        if under_way[user.name] >= most:
-            raise too_many_requests()
-        under_way[user.name] += 1
+        if running[user.name] >= most:
+            raise _too_many_requests()
+        running[user.name] += 1
         try:
             yield
         finally:
-            under_way[user.name] -= 1
-            if not under_way[user.name]:
-                del under_way[user.name]
+            running[user.name] -= 1
+            if not running[user.name]:
+                del running[user.name]
 
 
-def is_exempt(user: User) -> bool:
-    """Whether no limit holds for the user."""
+def _is_exempt(user: User) -> bool:
+    """Whether the user has no limits."""
     return user.is_master or user.name in COMPONENTS
 
 
-def too_many_requests() -> ApiError:
+def _too_many_requests() -> ApiError:
     """In the words of Kubernetes' flow control."""
     return ApiError(429, "TooManyRequests", TOO_MANY, details={"retryAfterSeconds": 1}, headers={"retry-after": "1"})

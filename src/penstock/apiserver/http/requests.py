@@ -1,4 +1,4 @@
-"""What a request asks for: its path, its query, its body, and the form of answer it accepts."""
+"""Parsing of requests: the resource of the path, the query, the body, and the accepted form of the response."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from penstock.runtime.yaml_files import SAFE_LOADER
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_VALUES = 250_000
-"""In one body. What a write costs grows with them, and writes come one after the other: a real object of three
-megabytes has some tens of thousands, one that is made to hold up the others could have a million."""
+"""In one body. The cost of a write grows with them, and writes are serialized: a real object of three megabytes has
+some tens of thousands, one crafted to block other writes could have a million."""
 MAX_WHOLE = 2**63
 MAX_YAML_VALUES = 100_000
-"""YAML is read a hundred times more slowly than JSON, which is what kubectl sends."""
+"""Lower, since YAML is parsed a hundred times more slowly than JSON; kubectl sends JSON."""
 DRAIN_BYTES = 64 * 1024 * 1024
-"""How much of an oversized body is read and dropped, so that the client gets to read why it was refused."""
+"""How much of an oversized body is read and dropped, so that the client reads the response."""
 
 
 @dataclass(frozen=True)
 class ResourcePath:
-    """The resource, object or subresource a path names."""
+    """The resource, object or subresource that a path names."""
 
     kind: ServedKind
     namespace: str | None
-    """None: all namespaces, or a kind that is in none."""
+    """None: all namespaces, or a cluster-scoped kind."""
     name: str = ""
     subresource: str = ""
 
 
 def locate(info: RequestInfo, registry: Registry) -> ResourcePath:
-    """What a request is about, among the kinds that are served; raises 404."""
+    """The resource of a request among the served kinds; raises 404."""
     kind = registry.find(info.group, info.version, info.resource) if info.resource else None
     if kind is None or len(info.parts) > 3 or (info.namespace is not None and not kind.namespaced):
         raise errors.no_such_path()
@@ -56,7 +56,7 @@ def locate(info: RequestInfo, registry: Registry) -> ResourcePath:
 
 @dataclass(frozen=True)
 class Form:
-    """How the answer shall look."""
+    """The form of the response."""
 
     shape: str = "Object"
     """`Object`, `Table` or `PartialObjectMetadata`."""
@@ -114,13 +114,13 @@ def media_type(request: Request) -> str:
 def parse_document(body: bytes, media: str) -> Any:
     """The value of a JSON or YAML body; raises 400, 413 or 415."""
     whole = [_parse(body, media)]
-    _go_through(whole)
+    _check_values(whole)
     return whole[0]
 
 
-def _go_through(value: Any) -> None:
-    """Raises 413 where there are too many values. Numbers such as 30.0 become whole in place, as Go writes them: typed
-    clients cannot read a list in which one object has another number where they expect a whole one."""
+def _check_values(value: Any) -> None:
+    """Raises 413 if there are too many values. Changes numbers such as 30.0 to integers, as Go writes them: typed
+    clients fail to read a whole list if one object has a float where they expect an integer."""
     count, waiting = 0, [value]
     while waiting:
         one = waiting.pop()
@@ -153,14 +153,14 @@ def parse_object(body: bytes, media: str) -> Obj:
     if not isinstance(value, dict):
         raise errors.bad_request("the body of the request is not an object")
     if value.get("metadata", {}) is None:
-        del value["metadata"]  # null is as good as nothing, and nobody who looks for it later has to know
+        del value["metadata"]  # null means absent; removed here, so that no later code has to handle it
     if not isinstance(value.get("metadata"), dict | None):
         raise errors.bad_request("metadata is not an object")
     return value
 
 
-class _Loader(SAFE_LOADER):  # type: ignore[misc,valid-type]  # in C where that is there
-    """YAML as JSON: timestamps stay text."""
+class _Loader(SAFE_LOADER):  # type: ignore[misc,valid-type]  # in C if available
+    """Loads YAML as JSON: timestamps stay text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -176,7 +176,7 @@ def _parse_yaml(body: bytes) -> Any:
         pass
     try:
         for count, event in enumerate(yaml.parse(body, _Loader)):
-            # A few hundred bytes of aliases can stand for gigabytes, and no client needs them in a request.
+            # A few hundred bytes of aliases can expand to gigabytes, and no client needs them in a request.
             if isinstance(event, yaml.AliasEvent):
                 raise errors.bad_request("YAML aliases are not accepted in requests")
             if count > MAX_YAML_VALUES:
@@ -198,7 +198,7 @@ def _is_json(value: Any) -> bool:
 
 
 def dry_run(query: Mapping[str, str]) -> bool:
-    """Whether nothing shall be stored; raises 400 for a stage other than All."""
+    """Whether it is a dry run; raises 400 for a value other than All."""
     value = query.get("dryRun", "")
     if value not in ("", "All"):
         raise errors.bad_request(f'Invalid value: "{value}": supported values: "All"')
@@ -206,7 +206,7 @@ def dry_run(query: Mapping[str, str]) -> bool:
 
 
 def field_validation(query: Mapping[str, str]) -> str:
-    """`Strict`, `Warn` (unless said otherwise) or `Ignore`."""
+    """`Strict`, `Warn` (the default) or `Ignore`."""
     value = query.get("fieldValidation") or "Warn"
     if value not in ("Strict", "Warn", "Ignore"):
         raise errors.bad_request(
@@ -226,7 +226,7 @@ def whole_number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def delete_options(body: bytes, media: str, query: Mapping[str, str]) -> tuple[DeleteOptions, bool]:
-    """What a delete asks for, in the body or the query; and whether it is a dry run."""
+    """The options of a delete, in the body or the query; and whether it is a dry run."""
     given: Obj = parse_object(body, media) if body.strip() else {}
     policy = given.get("propagationPolicy") or query.get("propagationPolicy")
     orphan = given.get("orphanDependents", query.get("orphanDependents"))

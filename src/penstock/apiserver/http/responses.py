@@ -1,4 +1,7 @@
-"""Answers: JSON unless YAML was asked for, Status objects for refusals, warnings as headers."""
+"""Responses: JSON, or YAML if that is accepted, Status objects for errors, warnings as headers.
+
+Long responses are sent in pieces, so that at most one piece waits in memory for a slow client.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ from penstock.apiserver.documents import decode, encode
 from penstock.apiserver.errors import ApiError
 from penstock.kube.kinds import Obj
 
-# Long answers in pieces: what waits to be sent to a slow client is one piece, however long the whole is.
-
 PIECE_BYTES = 64 * 1024
+MAX_WARNINGS = 20
+MAX_WARNING = 256
+_JSON, _YAML = "application/json", "application/yaml"
 
 
 def pieces(parts: Iterable[bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The bytes of the parts, in pieces of no more than `size`: short parts together, long ones cut."""
+    """The bytes of the parts, in pieces of at most `size`: short parts are joined, long ones cut."""
     waiting: list[bytes] = []
     length = 0
     for part in parts:
@@ -34,11 +38,6 @@ def pieces(parts: Iterable[bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-MAX_WARNINGS = 20
-MAX_WARNING = 256
-_JSON, _YAML = "application/json", "application/yaml"
-
-
 def json_response(body: bytes, *, status: int = 200, as_yaml: bool = False, warnings: Iterable[str] = ()) -> Response:
     """One document."""
     content = yaml.safe_dump(decode(body), sort_keys=False).encode() if as_yaml else body
@@ -48,13 +47,13 @@ def json_response(body: bytes, *, status: int = 200, as_yaml: bool = False, warn
 
 
 def warn(response: Response, warnings: Iterable[str]) -> None:
-    """Adds warnings that clients show to their user."""
+    """Adds warning headers, which clients show to their users."""
     for warning in list(warnings)[:MAX_WARNINGS]:
         response.headers.append("Warning", f'299 - "{_header_text(warning)}"')
 
 
 def object_response(value: Obj, *, status: int = 200) -> Response:
-    """A value the server made."""
+    """A value as JSON."""
     return json_response(encode(value), status=status)
 
 
@@ -68,17 +67,17 @@ def list_response(parts: Iterable[bytes]) -> Response:
 
 
 def streamed(content: AsyncIterator[bytes]) -> Response:
-    """JSON that is made while it is sent."""
+    """JSON that is generated while it is sent."""
     return StreamingResponse(content, media_type=_JSON)
 
 
-def refusal(error: ApiError) -> Response:
-    """The Status of a refusal."""
+def error_response(error: ApiError) -> Response:
+    """The Status of an error."""
     return Response(encode(error.status()), error.code, error.headers, _JSON)
 
 
 def _header_text(text: str) -> str:
-    """Text that may stand between quotes in a header, whatever a client put into it."""
+    """The text escaped for a quoted string in a header; it may contain anything that a client has sent."""
     plain = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text[:MAX_WARNING])
     return plain.replace("\\", "\\\\").replace('"', '\\"')
 

@@ -1,4 +1,7 @@
-"""The OpenAPI documents over HTTP: made once for the kinds that are served, in the form that is asked for."""
+"""Documents over HTTP: OpenAPI of the served kinds, and OpenID Connect discovery with the public signing keys.
+
+The latter are readable without a token, as OpenID Connect requires: verifiers of tokens need not have one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from penstock.apiserver import errors
-from penstock.apiserver.access.account_tokens import ISSUER
+from penstock.apiserver.access.account_tokens import API_ISSUER
 from penstock.apiserver.access.signing_keys import ALGORITHM, Signer
 from penstock.apiserver.documents import encode
 from penstock.apiserver.kinds import openapi
@@ -16,6 +19,10 @@ from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.protobuf import openapi_v2
 
 _JSON = "application/json"
+DISCOVERY_PATH = "/.well-known/openid-configuration"
+KEYS_PATH = "/openid/v1/jwks"
+_CACHED = {"cache-control": "public, max-age=3600"}
+"""Not longer than AHEAD_SECONDS, for which a new key is published before it signs."""
 
 
 class OpenApiDocuments:
@@ -23,7 +30,7 @@ class OpenApiDocuments:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        # Kinds are compared by identity, so a changed definition is a new key.
+        # Kinds are compared by identity, so a changed definition is a new cache key.
         self._document = lru_cache(64)(_document)
 
     def respond(self, request: Request) -> Response:
@@ -31,14 +38,14 @@ class OpenApiDocuments:
         path = request.scope["path"]
         media = _JSON
         if path == "/openapi/v2" and prefers_protobuf(request.headers.get("accept")):
-            media = openapi_v2.ANSWERED_MEDIA
+            media = openapi_v2.RESPONSE_MEDIA
         return Response(self._document(self._registry.all(), path, media), media_type=media)
 
 
 def prefers_protobuf(accept: str | None) -> bool:
     """Whether an `Accept` header names the protobuf form of OpenAPI v2 before any other."""
     first = (accept or "").split(",")[0].partition(";")[0].strip()
-    return first in (openapi_v2.MEDIA, openapi_v2.ANSWERED_MEDIA)
+    return first in (openapi_v2.MEDIA, openapi_v2.RESPONSE_MEDIA)
 
 
 def _document(kinds: tuple[ServedKind, ...], path: str, media: str) -> bytes:
@@ -57,31 +64,22 @@ def _document(kinds: tuple[ServedKind, ...], path: str, media: str) -> bytes:
     return encode(document)
 
 
-# What makes the API an issuer of OpenID Connect: where its public keys are, and the keys. Both are public, as they
-# are meant to be: whoever verifies a token need not have one.
-
-DISCOVERY_PATH = "/.well-known/openid-configuration"
-KEYS_PATH = "/openid/v1/jwks"
-_CACHED = {"cache-control": "public, max-age=3600"}
-"""No longer than a new key is known before it signs."""
-
-
 class Issuer:
-    """Answers those who verify tokens."""
+    """The API as an OpenID Connect issuer."""
 
     def __init__(self, signer: Signer, url: str) -> None:
         self._signer, self._url = signer, url
 
     def discovery(self, _: Request) -> Response:
         """The discovery document."""
-        told = {
-            "issuer": ISSUER,
+        document = {
+            "issuer": API_ISSUER,
             "jwks_uri": self._url + KEYS_PATH,
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": [ALGORITHM],
         }
-        return JSONResponse(told, headers=_CACHED)
+        return JSONResponse(document, headers=_CACHED)
 
     def keys(self, _: Request) -> Response:
         """The JSON Web Key Set."""

@@ -1,7 +1,7 @@
-"""Watches: the initial state if asked for, then every change as it is committed, until the client has had enough.
+"""Watches: the initial state if requested, then every change as it is committed.
 
-A watch reads from its kind's ring at its own pace and holds no queue. It ends when its time is up, the client leaves or
-is cut off for not reading, or the ring has moved on past it (410: the client lists anew).
+A watch reads from its kind's ring at its own pace and has no queue. It ends after its timeout, when the client
+disconnects or is disconnected for not reading, or when the ring has evicted its position (410: the client lists again).
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ Event = tuple[bytes, ...]
 
 
 class Watches:
-    """The watches under way, so that there are not too many and all end when the server stops."""
+    """The running watches, to limit their number and to end them when the server stops."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[object]] = set()
 
     def enter(self, task: asyncio.Task[object]) -> None:
-        """Counts a watch in; raises 429 if there are too many."""
+        """Adds a watch; raises 429 if there are too many."""
         if len(self._tasks) >= MAX_WATCHES:
             raise errors.too_many(f"there are {MAX_WATCHES} watches already; try again later")
         self._tasks.add(task)
 
     def leave(self, task: asyncio.Task[object]) -> None:
-        """The watch has ended."""
+        """Removes a watch that has ended."""
         self._tasks.discard(task)
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def end_all(self) -> None:
-        """Ends every watch; clients connect again when the server is back."""
+        """Ends every watch; clients reconnect when the server is back."""
         for task in tuple(self._tasks):
             task.cancel()
 
@@ -65,7 +65,7 @@ class WatchScope:
     keep: Callable[[bytes], bool] | None
 
     def sees(self, change: Change) -> str | None:
-        """What the change means to the watcher: a type of event, or nothing."""
+        """The type of event that the change is for the watcher; None if it is not shown."""
         if self.namespace is not None and change.namespace != self.namespace:
             return None
         if self.name is not None and change.name != self.name:
@@ -81,13 +81,13 @@ class WatchScope:
 
 @dataclass(frozen=True)
 class WatchStart:
-    """Where a watch begins: objects to announce first, and the version after which changes follow."""
+    """Where a watch begins: objects to send first, and the version after which changes follow."""
 
     version: int
     initial: AsyncIterator[list[bytes]] | None = None
-    """What there is, part after part; read while it is sent, and kept nowhere."""
+    """The existing objects, part after part; read while they are sent."""
     announce_end: bool = False
-    """Whether a bookmark tells that the initial state is complete."""
+    """Whether a bookmark marks the end of the initial state."""
 
 
 class WatchResponse:
@@ -109,18 +109,18 @@ class WatchResponse:
         self._scope, self._start, self._timeout, self._bookmarks = scope, start, timeout, bookmarks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Streams until one side has had enough."""
+        """Streams until the watch or the connection ends."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # ASGI applications run in tasks
         self._watches.enter(task)
         leaving = asyncio.ensure_future(_disconnected(receive))
         over = False
-        # A client that leaves just when the watch ends must not cancel what the task does next.
+        # A client that disconnects just when the watch ends must not cancel what the task does next.
         leaving.add_done_callback(lambda _: None if over or leaving.cancelled() else task.cancel())
         try:
             await self._stream(send)
         except asyncio.CancelledError:
-            # The client has gone or the server stops: either way this response is over.
+            # The client has disconnected or the server stops: either way this response is over.
             task.uncancel()
         finally:
             over = True
@@ -134,19 +134,19 @@ class WatchResponse:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeout
         bookmark_at = loop.time() + BOOKMARK_SECONDS
-        place = self._ring.position(self._start.version)
-        if place is None:
+        position = self._ring.position(self._start.version)
+        if position is None:
             await self._send(send, _expired(self._start.version))
             return
         await self._announce(send)
         while True:
-            following = self._following(place)
+            following = self._following(position)
             if following is None:
                 await self._send(send, _expired(self._start.version))
                 return
             data, count = following
             if count:
-                place += count
+                position += count
                 await self._send(send, data)
                 continue
             now = loop.time()
@@ -171,9 +171,9 @@ class WatchResponse:
         else:
             await send({"type": "http.response.body", "body": b"", "more_body": True})
 
-    def _following(self, place: int) -> tuple[list[bytes], int] | None:
-        """The next events, few enough to wait in a socket's buffer, and how many changes they stand for."""
-        batch = self._ring.since(place, BATCH)
+    def _following(self, position: int) -> tuple[list[bytes], int] | None:
+        """The next events, few enough for a socket's buffer, and the number of changes they are made of."""
+        batch = self._ring.since(position, BATCH)
         if batch is None:
             return None
         parts: list[bytes] = []
@@ -201,7 +201,7 @@ class WatchResponse:
         return _event(b"BOOKMARK", encode({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}))
 
     async def _send(self, send: Send, parts: Iterable[bytes]) -> None:
-        """Objects may be megabytes: all watches share the ring's copy of one, and each has a piece of it to send."""
+        """Sends in pieces: an object may have megabytes, and all watches share the ring's copy of it."""
         for piece in pieces(parts, SEND_BYTES):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 

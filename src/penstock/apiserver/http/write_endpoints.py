@@ -1,4 +1,4 @@
-"""The changing verbs over HTTP: bodies and queries in, the stored object out."""
+"""Create, update, patch and delete over HTTP."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 from penstock.kube.kinds import Obj
 
 
-class Changer:
+class WriteEndpoints:
     """Create, update, patch and delete."""
 
     def __init__(self, store: Store, verbs: Verbs, authorizer: Authorizer) -> None:
         self._store, self._verbs, self._authorizer = store, verbs, authorizer
 
-    async def create(self, request: Request, place: ResourcePath) -> Response:
+    async def create(self, request: Request, path: ResourcePath) -> Response:
         """POST to a collection."""
-        given = await _object(request)
-        _check_namespaced(place)
-        target = _target(request, place)
+        given = await _read_object(request)
+        _check_namespaced(path)
+        target = _target(request, path)
         stored = await self._store.write(
             lambda tx: self._verbs.create(tx, target, given), dry_run=requests.dry_run(request.query_params)
         )
-        return _answer(request, target, stored, 201)
+        return _response(request, target, stored, 201)
 
-    async def update(self, request: Request, place: ResourcePath) -> Response:
+    async def update(self, request: Request, path: ResourcePath) -> Response:
         """PUT of an object or its status."""
-        given = await _object(request)
-        target = _target(request, place)
-        if place.subresource != "scale":
+        given = await _read_object(request)
+        target = _target(request, path)
+        if path.subresource != "scale":
             self._verbs.check_identity(target, given)
         stored = await self._store.write(
             lambda tx: self._verbs.update(tx, target, lambda old: _replaced(old, given, target)),
             dry_run=requests.dry_run(request.query_params),
         )
-        return _answer(request, target, stored)
+        return _response(request, target, stored)
 
-    async def patch(self, request: Request, place: ResourcePath) -> Response:
+    async def patch(self, request: Request, path: ResourcePath) -> Response:
         """PATCH of an object or its status, in any of the four ways."""
         media, query = requests.media_type(request), request.query_params
         body = await requests.read_body(request)
-        target, dry = _target(request, place), requests.dry_run(query)
-        if media == patches.APPLY and place.subresource != "scale":
+        target, dry = _target(request, path), requests.dry_run(query)
+        if media == patches.APPLY and path.subresource != "scale":
             if not query.get("fieldManager"):
                 complaint = ("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
                 raise errors.invalid("meta.k8s.io", "PatchOptions", "", [complaint])
@@ -68,17 +68,17 @@ class Changer:
             stored, created = await self._store.write(
                 lambda tx: self._apply(tx, request.state.user, target, wanted, force=force), dry_run=dry
             )
-            return _answer(request, target, stored, 201 if created else 200)
-        if media not in (patches.MERGE, patches.JSON) and (media != patches.STRATEGIC or place.kind.custom):
-            raise errors.unsupported_media(", ".join(_patch_types(place)))
+            return _response(request, target, stored, 201 if created else 200)
+        if media not in (patches.MERGE, patches.JSON) and (media != patches.STRATEGIC or path.kind.custom):
+            raise errors.unsupported_media(", ".join(_patch_types(path)))
         patch = requests.parse_document(body, media)
         stored = await self._store.write(
             lambda tx: self._verbs.update(tx, target, lambda old: _patched(old, patch, media, target)), dry_run=dry
         )
-        return _answer(request, target, stored)
+        return _response(request, target, stored)
 
     def _apply(self, tx: Transaction, user: User, target: WriteTarget, wanted: Obj, *, force: bool) -> tuple[Obj, bool]:
-        """Who may patch may not therefore create."""
+        """Applies; creating an object needs the verb `create` besides `patch`, as in Kubernetes."""
         stored, created = self._verbs.apply(tx, target, wanted, force=force)
         if created:
             kind = target.kind
@@ -86,80 +86,80 @@ class Changer:
             self._authorizer.demand(user, create)
         return stored, created
 
-    async def delete(self, request: Request, place: ResourcePath) -> Response:
+    async def delete(self, request: Request, path: ResourcePath) -> Response:
         """DELETE of an object."""
-        options, dry = await _options(request)
-        target = _target(request, place)
+        options, dry = await _read_options(request)
+        target = _target(request, path)
         obj, gone = await self._store.write(lambda tx: self._verbs.delete(tx, target, options), dry_run=dry)
         if not gone:
-            return _answer(request, target, obj)
-        details = {"name": place.name, "kind": place.kind.plural, "uid": meta(obj)["uid"]}
-        if place.kind.group:
-            details["group"] = place.kind.group
+            return _response(request, target, obj)
+        details = {"name": path.name, "kind": path.kind.plural, "uid": meta(obj)["uid"]}
+        if path.kind.group:
+            details["group"] = path.kind.group
         return object_response(
             {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
         )
 
-    async def delete_collection(self, request: Request, place: ResourcePath) -> Response:
-        """DELETE of everything that the selectors leave."""
-        options, dry = await _options(request)
-        keep, _ = selection(request, place)
-        namespace = place.namespace if place.kind.namespaced else ""
+    async def delete_collection(self, request: Request, path: ResourcePath) -> Response:
+        """DELETE of the objects that the selectors match."""
+        options, dry = await _read_options(request)
+        keep, _ = selection(request, path)
+        namespace = path.namespace if path.kind.namespaced else ""
         is_whole = True
-        async for page in self._store.parts(place.kind.resource, namespace, keep=keep):
-            work = partial(self._delete_all, request=request, place=place, bodies=page.bodies, options=options)
+        async for page in self._store.parts(path.kind.resource, namespace, keep=keep):
+            work = partial(self._delete_all, request=request, path=path, bodies=page.bodies, options=options)
             deleted = await self._store.write(work, dry_run=dry)
             is_whole = is_whole and page.next_key is None
             if is_whole:
-                renderer = Renderer(place.kind, requests.accepted_form(request.headers.get("accept")))
+                renderer = Renderer(path.kind, requests.accepted_form(request.headers.get("accept")))
                 bodies = [encode(obj) for obj in deleted]
                 return list_response(renderer.many(bodies, {"resourceVersion": str(page.version)}))
-        # There were more than can be held to be shown.
+        # They were too many to be returned in one response.
         return object_response({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
 
     def _delete_all(
-        self, tx: Transaction, request: Request, place: ResourcePath, bodies: list[bytes], options: DeleteOptions
+        self, tx: Transaction, request: Request, path: ResourcePath, bodies: list[bytes], options: DeleteOptions
     ) -> list[Obj]:
         deleted = []
         for body in bodies:
             details = meta(requests.parse_object(body, "application/json"))
-            one = ResourcePath(place.kind, details.get("namespace"), details["name"])
+            one = ResourcePath(path.kind, details.get("namespace"), details["name"])
             target = _target(request, one)
-            # An owner deleted before may have taken this one with it.
-            if tx.get(place.kind.resource, target.namespace, target.name) is not None:
+            # It may have been collected already, as the dependent of an object deleted before.
+            if tx.get(path.kind.resource, target.namespace, target.name) is not None:
                 deleted.append(self._verbs.delete(tx, target, options)[0])
         return deleted
 
 
-def _patch_types(place: ResourcePath) -> list[str]:
-    applied = [patches.APPLY] * (place.subresource != "scale")
-    return [patches.JSON, patches.MERGE, *applied, *[patches.STRATEGIC] * (not place.kind.custom)]
+def _patch_types(path: ResourcePath) -> list[str]:
+    applied = [patches.APPLY] * (path.subresource != "scale")
+    return [patches.JSON, patches.MERGE, *applied, *[patches.STRATEGIC] * (not path.kind.custom)]
 
 
-async def _object(request: Request) -> Obj:
+async def _read_object(request: Request) -> Obj:
     return requests.parse_object(await requests.read_body(request), requests.media_type(request))
 
 
-async def _options(request: Request) -> tuple[DeleteOptions, bool]:
+async def _read_options(request: Request) -> tuple[DeleteOptions, bool]:
     body = await requests.read_body(request)
     return requests.delete_options(body, requests.media_type(request), request.query_params)
 
 
-def _check_namespaced(place: ResourcePath) -> None:
-    if place.kind.namespaced and place.namespace is None:
+def _check_namespaced(path: ResourcePath) -> None:
+    if path.kind.namespaced and path.namespace is None:
         raise errors.bad_request("an object of this kind is created in a namespace")
 
 
-def _target(request: Request, place: ResourcePath) -> WriteTarget:
+def _target(request: Request, path: ResourcePath) -> WriteTarget:
     query = request.query_params
     agent = request.headers.get("user-agent", "unknown").partition("/")[0]
     return WriteTarget(
-        place.kind,
-        (place.namespace or "") if place.kind.namespaced else "",
-        place.name,
+        path.kind,
+        (path.namespace or "") if path.kind.namespaced else "",
+        path.name,
         request.state.user.name,
         (query.get("fieldManager") or agent)[:128],
-        place.subresource,
+        path.subresource,
         requests.field_validation(query),
         request.state.user.groups,
     )
@@ -194,11 +194,11 @@ def _merged(old: Obj, patch: Any, media: str, target: WriteTarget) -> Obj:
     return result
 
 
-def _answer(request: Request, target: WriteTarget, stored: Obj, status: int = 200) -> Response:
+def _response(request: Request, target: WriteTarget, stored: Obj, status: int = 200) -> Response:
     form = requests.accepted_form(request.headers.get("accept"))
     if target.subresource == "scale":
         return json_response(encode(scale_of(stored)), status=status, as_yaml=form.yaml, warnings=target.warnings)
-    # The object carries the version that was asked for already.
+    # The stored object is already in the version of the request.
     renderer = Renderer(target.kind, form, request.query_params.get("includeObject", "Metadata"))
     body = encode(stored) if form.shape == "Object" else renderer.one(encode(stored))
     return json_response(body, status=status, as_yaml=form.yaml, warnings=target.warnings)

@@ -1,4 +1,4 @@
-"""What columns of built-in kinds are made of: a column, and a function from an object to its cell."""
+"""Building blocks for the columns of built-in kinds: a column and a function from an object to its cell, and ages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from penstock.apiserver.kinds.registry import PrinterColumn
 from penstock.kube.kinds import Obj
 from penstock.runtime.times import parse_rfc3339
 
-# How long ago, in kubectl's short form: 45s, 3m20s, 5h, 12d.
-
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
 
 def human_age(moment: str, now: datetime) -> str:
-    """The time from a timestamp until now."""
+    """The time since a timestamp in kubectl's short form: 45s, 3m20s, 5h, 12d."""
     try:
         then = parse_rfc3339(moment)
     except ValueError:
@@ -26,7 +24,7 @@ def human_age(moment: str, now: datetime) -> str:
 
 
 def human_duration(seconds: int) -> str:
-    """A number of seconds, exact while short and rough when long."""
+    """A number of seconds in the same form: exact if it is short, rounded if it is long."""
     if seconds < -1:
         return "<invalid>"
     seconds = max(0, seconds)

@@ -1,4 +1,4 @@
-"""The kinds every cluster has and the embedded server keeps: a table of names, scopes and models."""
+"""The core kinds of the embedded server: a table of names, scopes and models."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _EVENT_FIELDS = (
 _POD_FIELDS = ("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP")
 
 
-def _vacant(group: str, plural: str, model: type[msgspec.Struct], **more: Any) -> ServedKind:
-    """A kind that nobody here could bring to life, so that none is taken; `kubectl apply --prune` looks for each."""
-    return _kind(group, plural, model, verbs=("get", "list", "watch"), vacant=True, **more)
+def _read_only(group: str, plural: str, model: type[msgspec.Struct], **more: Any) -> ServedKind:
+    """A kind that nothing here would act on, so no objects are accepted; `kubectl apply --prune` lists each of them."""
+    return _kind(group, plural, model, verbs=("get", "list", "watch"), read_only=True, **more)
 
 
 def _kind(group: str, plural: str, model: type[msgspec.Struct], **more: Any) -> ServedKind:
@@ -75,7 +75,7 @@ CORE_KINDS: tuple[ServedKind, ...] = (
         field_selectors=("status.phase",),
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
     ),
-    # There is one, and it is the server that writes it; see `machine`.
+    # There is one, which the server writes itself; see `cluster.node`.
     _kind("", "nodes", core_v1.Node, namespaced=False, short_names=("no",), verbs=("get", "list", "watch")),
     _kind(
         "",
@@ -138,12 +138,12 @@ CORE_KINDS: tuple[ServedKind, ...] = (
         subresources=("status",),
         counts_generations=True,
     ),
-    _vacant("", "persistentvolumeclaims", core_v1.PersistentVolumeClaim, short_names=("pvc",)),
-    _vacant("", "persistentvolumes", core_v1.PersistentVolume, namespaced=False, short_names=("pv",)),
-    _vacant("", "replicationcontrollers", core_v1.ReplicationController, short_names=("rc",)),
-    _vacant("apps", "daemonsets", apps_v1.DaemonSet, short_names=("ds",)),
-    _vacant("apps", "statefulsets", apps_v1.StatefulSet, short_names=("sts",)),
-    _vacant("networking.k8s.io", "ingresses", networking_v1.Ingress, short_names=("ing",)),
+    _read_only("", "persistentvolumeclaims", core_v1.PersistentVolumeClaim, short_names=("pvc",)),
+    _read_only("", "persistentvolumes", core_v1.PersistentVolume, namespaced=False, short_names=("pv",)),
+    _read_only("", "replicationcontrollers", core_v1.ReplicationController, short_names=("rc",)),
+    _read_only("apps", "daemonsets", apps_v1.DaemonSet, short_names=("ds",)),
+    _read_only("apps", "statefulsets", apps_v1.StatefulSet, short_names=("sts",)),
+    _read_only("networking.k8s.io", "ingresses", networking_v1.Ingress, short_names=("ing",)),
     _kind("discovery.k8s.io", "endpointslices", discovery_v1.EndpointSlice),
     _kind("coordination.k8s.io", "leases", coordination_v1.Lease),
     _kind(_RBAC, "roles", rbac_v1.Role, name_rule="path"),

@@ -14,7 +14,7 @@ from penstock.resources.pod_rules import data_faults, pod_faults
 
 
 def complete(kind: ServedKind, obj: Obj, old: Obj | None, *, number: int, now: str) -> None:
-    """Fills, in place, what a cluster fills; `number` is a fresh number for addresses."""
+    """Fills in what a cluster fills in, changing `obj`; `number` is a unique number for addresses."""
     rule = _RULES.get(kind.resource)
     if rule:
         rule(obj, old, number, now)
@@ -36,7 +36,7 @@ def _pod(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
         raise errors.invalid("", "Pod", meta(obj)["name"], [complaint])
     spec.setdefault("serviceAccountName", "default")
     if old is None:
-        # A stored Pod keeps its names: an update may change images and little else, see below.
+        # Only for new Pods: an update may change images and little else, see below.
         if faults := pod_faults(spec, "spec"):
             raise errors.invalid("", "Pod", meta(obj)["name"], workload_rules.complaints_of(faults))
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
@@ -108,7 +108,7 @@ def _configmap(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
 
 
 def _check_keys(kind: str, obj: Obj, old: Obj | None) -> None:
-    """Keys become names of files. Data that does not change may have been stored before this rule."""
+    """Keys become names of files. Unchanged data may have been stored before this rule existed."""
     fields = [field for field in ("data", "binaryData") if old is None or obj.get(field) != old.get(field)]
     if faults := [fault for field in fields for fault in data_faults(field, obj.get(field))]:
         raise errors.invalid("", kind, meta(obj)["name"], workload_rules.complaints_of(faults))

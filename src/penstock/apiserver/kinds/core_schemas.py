@@ -1,7 +1,6 @@
-"""Schemas of the core kinds, read off the typed models of the Kubernetes client library.
+"""Schemas of the core kinds, generated from the typed models of the Kubernetes client library.
 
-The models carry field names, types and descriptions; what they leave out and the server needs is listed here: defaults,
-and by which keys the items of a list are told apart when patches are merged.
+The models have field names, types and descriptions. What they lack is listed here: defaults and merge keys of lists.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class Definitions:
         return self.schemas[name]
 
     def _schema(self, model: type[msgspec.Struct]) -> dict[str, Any]:
-        summary, told = _descriptions(model.__doc__ or "")
+        summary, descriptions = _descriptions(model.__doc__ or "")
         if model.__name__ == "JSONSchemaProps":
             return {"description": summary, "x-kubernetes-preserve-unknown-fields": True}
         hints = typing.get_type_hints(model)
@@ -104,7 +103,7 @@ class Definitions:
             shown = model.__struct_encode_fields__[index]
             needed = index < without_default and (model.__name__, shown) not in DEFAULTS
             properties[shown] = self._property(
-                model.__name__, shown, hints[field], told.get(shown, ""), required=needed
+                model.__name__, shown, hints[field], descriptions.get(shown, ""), required=needed
             )
             if needed:
                 required.append(shown)
@@ -131,7 +130,7 @@ class Definitions:
             schema["description"] = description
         return schema
 
-    def _type(self, hint: Any) -> dict[str, Any]:  # noqa: PLR0911  # one answer per kind of hint reads best
+    def _type(self, hint: Any) -> dict[str, Any]:  # noqa: PLR0911  # one return per kind of hint reads best
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin in (typing.Union, types.UnionType):
             present = [argument for argument in arguments if argument is not type(None)]

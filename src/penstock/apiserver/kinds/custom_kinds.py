@@ -53,7 +53,7 @@ def check(definition: Obj) -> None:
 
 
 def _check_schema(schema: Any, path: str) -> list[Complaint]:
-    """What in a schema could not be walked."""
+    """The complaints about a schema that the walkers could not handle."""
 
     def wrong(where: str, sentence: str) -> Complaint:
         return where, "FieldValueInvalid", f"Invalid value: {sentence}"
@@ -143,7 +143,7 @@ def kinds_of(definition: Obj) -> list[ServedKind]:
 
 
 def _deprecation(group: str, kind: str, version: Obj) -> str:
-    """What whoever uses the version is warned of; empty if it is not deprecated."""
+    """The warning for users of the version; empty if it is not deprecated."""
     if not version.get("deprecated"):
         return ""
     return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated")

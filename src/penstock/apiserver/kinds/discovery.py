@@ -1,4 +1,4 @@
-"""What is served, told to clients: versions, groups and resources, in the classic and the aggregated form."""
+"""Discovery: the served groups, versions and resources, in the classic and the aggregated form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.kube.kinds import Obj
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 AGGREGATED = "apidiscovery.k8s.io"
 _SUBRESOURCE_KINDS = {"scale": (scale.GROUP, scale.VERSION, scale.KIND)}
-"""Subresources that are read and written as another kind than what they belong to."""
+"""Subresources that are read and written as another kind than their resource."""
 
 
 def version_rank(version: str) -> tuple[int, int, int]:
@@ -67,11 +67,7 @@ def resources(kinds: Iterable[ServedKind], group: str, version: str) -> Obj | No
             "kind": kind.kind,
             "verbs": list(kind.verbs),
         }
-        if kind.short_names:
-            entry["shortNames"] = list(kind.short_names)
-        if kind.categories:
-            entry["categories"] = list(kind.categories)
-        listed.append(entry)
+        listed.append(entry | _optional_names(kind))
         listed.extend(_subresource(kind, subresource) for subresource in kind.subresources)
     if not listed:
         return None
@@ -79,12 +75,17 @@ def resources(kinds: Iterable[ServedKind], group: str, version: str) -> Obj | No
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
 
 
+def _optional_names(kind: ServedKind) -> Obj:
+    named = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {field: names for field, names in named.items() if names}
+
+
 def _subresource(kind: ServedKind, subresource: str) -> Obj:
     return {
         "name": f"{kind.plural}/{subresource}",
         "singularName": "",
         "namespaced": kind.namespaced,
-        # Only what differs from the kind it belongs to is named.
+        # Group and version are named only if they differ from those of the resource.
         **(_subresource_kind(kind, subresource) if subresource in _SUBRESOURCE_KINDS else {"kind": kind.kind}),
         "verbs": subresource_verbs(subresource),
     }
@@ -125,10 +126,7 @@ def _entry(kind: ServedKind) -> Obj:
         "singularResource": kind.singular,
         "verbs": list(kind.verbs),
     }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
+    entry |= _optional_names(kind)
     if kind.subresources:
         entry["subresources"] = [
             {
@@ -142,5 +140,5 @@ def _entry(kind: ServedKind) -> Obj:
 
 
 def subresource_verbs(subresource: str) -> list[str]:
-    """What can be done with a subresource."""
+    """The verbs of a subresource."""
     return {"log": ["get"], "finalize": ["update"], "token": ["create"]}.get(subresource, list(STATUS_VERBS))

@@ -1,4 +1,4 @@
-"""What metadata must look like: names, labels, annotations, owners."""
+"""Validation of metadata: names, labels, annotations, owners."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def generate_name(prefix: str) -> str:
 
 
 def check(metadata: Obj, kind: ServedKind) -> list[Complaint]:
-    """What in the metadata is wrong; types have to be right."""
+    """The complaints about metadata."""
     complaints = _check_types(metadata)
     if complaints:
         return complaints
@@ -96,7 +96,7 @@ def _check_types(metadata: Obj) -> list[Complaint]:
 
 
 def _check_items(metadata: Obj) -> list[Complaint]:
-    """What is wrong in the lists. Typed clients could not read any object of the kind because of one such item."""
+    """The complaints about items of lists. One invalid item would keep typed clients from reading the kind."""
     complaints: list[Complaint] = []
     for index, owner in enumerate(metadata.get("ownerReferences") or ()):
         path = f"metadata.ownerReferences[{index}]"

@@ -1,6 +1,6 @@
-"""The schemas of everything served, as OpenAPI v3 documents per group version and as one v2 document.
+"""The schemas of all served kinds, as OpenAPI v3 documents per group version and as one v2 document.
 
-Clients use them for `kubectl explain`, to learn that the server checks fields itself, and to find merge keys.
+Clients use them for `kubectl explain`, to detect that the server validates fields, and to find merge keys.
 """
 
 from __future__ import annotations
@@ -80,18 +80,18 @@ def _operation_v2(operation: Obj) -> Obj:
     """An operation whose parameters have no schemas of their own, and whose body is one of them."""
     body = operation.get("requestBody")
     plain = [{**part["schema"], "name": part["name"], "in": part["in"]} for part in operation["parameters"]]
-    answer = operation["responses"]["200"]
+    response = operation["responses"]["200"]
     result: Obj = {key: value for key, value in operation.items() if key.startswith("x-")}
     if body:
         media, content = next(iter(body["content"].items()))
         plain.append({"name": "body", "in": "body", "required": True, "schema": content["schema"]})
         result["consumes"] = list(body["content"]) if media != "application/json" else ["*/*"]
-    schema = answer["content"]["application/json"]["schema"]
+    schema = response["content"]["application/json"]["schema"]
     return {
         **result,
         "produces": ["application/json", "application/yaml"],
         "parameters": plain,
-        "responses": {"200": {"description": answer["description"], "schema": schema}},
+        "responses": {"200": {"description": response["description"], "schema": schema}},
     }
 
 

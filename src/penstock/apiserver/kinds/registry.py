@@ -1,6 +1,6 @@
-"""The kinds that are served, however they came to be known: from the core table or from a CustomResourceDefinition.
+"""The kinds that are served: core kinds, and those of CustomResourceDefinitions.
 
-The registry is replaced as a whole when a definition comes or goes, so readers in other threads always see one state.
+Its indexes are replaced as a whole when a definition is added or removed, so other threads always see one state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Convert = Callable[[Obj, str], Obj]
 
 @dataclass(frozen=True)
 class PrinterColumn:
-    """A column of a kind's table: how it is called, and the JSONPath of its cells."""
+    """A column of a kind's table: its name, and the JSONPath of its cells."""
 
     name: str
     path: str
@@ -52,16 +52,16 @@ class ServedKind:
     columns: tuple[PrinterColumn, ...] = ()
     storage_version: str = ""
     custom: bool = False
-    """Whether the kind came from a CustomResourceDefinition: then strategic merge patches are refused."""
-    vacant: bool = False
-    """Whether there never is an object of the kind: it is known, so that clients that look for some find none."""
+    """Whether the kind is from a CustomResourceDefinition: then strategic merge patches are refused."""
+    read_only: bool = False
+    """Whether no objects of the kind can be created. It is served so that clients that list it get an empty list."""
     counts_generations: bool = True
     name_rule: str = "subdomain"
     """What a name must look like: `subdomain`, `label` or `path`."""
     field_selectors: tuple[str, ...] = ()
     """Paths that field selectors may name besides metadata.name and metadata.namespace."""
     deprecation: str = ""
-    """What whoever uses this version is warned of."""
+    """The warning for users of this version."""
     convert: Convert | None = field(default=None, repr=False)
     """The object in another `apiVersion`; None: versions differ in nothing but that name."""
 
@@ -106,7 +106,7 @@ class ServedKind:
 
 
 class Registry:
-    """Which kinds there are."""
+    """The served kinds."""
 
     def __init__(
         self, core: Iterable[ServedKind], conversions: Mapping[tuple[str, str], Convert] = MappingProxyType({})
@@ -116,13 +116,13 @@ class Registry:
         self._index()
 
     def define(self, definition: str, kinds: Iterable[ServedKind]) -> None:
-        """A CustomResourceDefinition, by its name, serves these kinds from now on."""
+        """Sets the kinds of a CustomResourceDefinition, by its name."""
         converting = (replace(kind, convert=self._conversions.get((kind.group, kind.kind))) for kind in kinds)
         self._custom = {**self._custom, definition: tuple(converting)}
         self._index()
 
     def undefine(self, definition: str) -> None:
-        """The definition is gone, and its kinds with it."""
+        """Removes a definition and its kinds."""
         self._custom = {name: kinds for name, kinds in self._custom.items() if name != definition}
         self._index()
 
@@ -140,7 +140,7 @@ class Registry:
 
     def _index(self) -> None:
         everything = self._core + tuple(kind for name in sorted(self._custom) for kind in self._custom[name])
-        # Core kinds last: a definition cannot take their place.
+        # Core kinds last, so that a definition cannot replace them.
         by_path = {(kind.group, kind.version, kind.plural): kind for kind in reversed(everything)}
         by_kind: dict[tuple[str, str], ServedKind] = {}
         for kind in everything:

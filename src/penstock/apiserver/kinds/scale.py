@@ -1,4 +1,4 @@
-"""The `scale` subresource: how many replicas there are and shall be, the same for every kind that has some."""
+"""The `scale` subresource of Deployments and ReplicaSets."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def scale_of(obj: Obj) -> Obj:
 
 
 def scaled(obj: Obj, scale: Obj) -> Obj:
-    """The object with as many replicas as the Scale says; the version the Scale names is asked of the object."""
-    asked = (scale.get("apiVersion", API_VERSION), scale.get("kind", KIND))
-    if asked != (API_VERSION, KIND):
-        raise errors.bad_request(f"the object provided is a {asked[1]} in {asked[0]}, not a {KIND} in {API_VERSION}")
+    """The object with as many replicas as the Scale says; the resourceVersion of the Scale is a precondition."""
+    named = (scale.get("apiVersion", API_VERSION), scale.get("kind", KIND))
+    if named != (API_VERSION, KIND):
+        raise errors.bad_request(f"the object provided is a {named[1]} in {named[0]}, not a {KIND} in {API_VERSION}")
     replicas: Any = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         raise errors.bad_request("spec.replicas is not a number")

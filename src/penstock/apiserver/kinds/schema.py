@@ -58,25 +58,25 @@ class Walker:
         return schema
 
     def prune(self, obj: dict[str, Any]) -> list[str]:
-        """Drops fields the schema does not know, in place, and returns their paths."""
+        """Removes fields that the schema does not have from `obj`, and returns their paths."""
         dropped: list[str] = []
         self._prune(obj, self.schema, "", dropped, root=True)
         return dropped
 
     def drop_nulls(self, obj: dict[str, Any]) -> None:
-        """Drops, in place, nulls where the schema allows none and has no default to put there: null means absent."""
+        """Removes nulls from `obj` where the schema has no default and does not allow null: null means absent."""
         self._drop_nulls(obj, self.schema)
 
     def fill_null_items(self, obj: dict[str, Any]) -> None:
-        """Puts the empty value of its type in the place of every null in a list, as Kubernetes reads its own kinds."""
+        """Replaces every null in a list by the empty value of its type, as Kubernetes does for its own kinds."""
         self._fill_null_items(obj, self.schema)
 
     def fill(self, obj: dict[str, Any]) -> None:
-        """Fills the schema's defaults, in place."""
+        """Fills in the schema's defaults, changing `obj`."""
         self._fill(obj, self.schema)
 
     def check(self, obj: dict[str, Any]) -> list[Complaint]:
-        """What in the object breaks the schema."""
+        """The complaints about values that violate the schema."""
         complaints: list[Complaint] = []
         self._check({key: value for key, value in obj.items() if key != "metadata"}, self.schema, "", complaints)
         return complaints
@@ -281,7 +281,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error:
-        # Go's syntax knows a little that Python's does not; such a pattern is not enforced.
+        # Valid in Go but not in Python; the pattern is not enforced.
         return re.compile("")
 
 
@@ -298,11 +298,8 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-# The walker of each kind: its schema with the metadata that all kinds share.
-
-
 @lru_cache(1024)
 def walker_of(kind: ServedKind) -> Walker:
-    """The walker over objects of this kind."""
+    """The walker over objects of this kind, with the metadata that all kinds share."""
     properties = {**(kind.schema.get("properties") or {}), "metadata": OBJECT_META}
     return Walker({**kind.schema, "properties": properties}, DEFINITIONS)

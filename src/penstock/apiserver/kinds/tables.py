@@ -59,7 +59,7 @@ def row(kind: ServedKind, obj: Obj, include: str, now: datetime) -> Obj:
 
 @lru_cache(1024)
 def _cells(kind: ServedKind) -> Cells:
-    """The columns of a kind; the name comes first, unless the kind has its own place for it."""
+    """The columns of a kind; the name is the first one, unless the kind has a column for it."""
     own = _CELLS.get(kind.resource) or tuple((column, _at_path(column)) for column in kind.columns)
     return own if any(column.name == "Name" for column, _ in own) and not kind.custom else (NAME, *own)
 

@@ -1,4 +1,4 @@
-"""The columns of Jobs, CronJobs, Deployments and ReplicaSets, and of what stands behind a Service."""
+"""The columns of Jobs, CronJobs, Deployments, ReplicaSets, Leases and EndpointSlices."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""What the server itself fills into Jobs, CronJobs, Deployments and ReplicaSets, and what it refuses in them.
+"""Defaults and validation of Jobs, CronJobs, Deployments and ReplicaSets.
 
-Fixed defaults are in the schema; here are those that depend on the rest of the object, and the rules that Kubernetes
-has for it, in its words.
+Fixed defaults are in the schema; here are those that depend on the rest of the object, and the rules of Kubernetes with
+its messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from penstock.apiserver import errors
 from penstock.apiserver.documents import encode, meta
 from penstock.apiserver.kinds.schema import Complaint
 from penstock.kube.kinds import Obj
+from penstock.resources.metadata import selector_matches
 from penstock.resources.pod_rules import Fault, pod_faults
 from penstock.resources.schedules import BadLocation, BadSchedule, parse
 
@@ -28,7 +28,7 @@ MAX_CRONJOB_NAME = 52
 
 
 def job(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
-    """A Job selects its Pods by its own uid, unless it says that it does so itself."""
+    """Selects the Job's Pods by its uid, unless it has `manualSelector`."""
     spec = _spec(_BATCH, "Job", obj)
     _default_job(spec)
     if old is None:
@@ -68,7 +68,7 @@ def _select_by_uid(obj: Obj) -> None:
 
 
 def _keep_selection(spec: Obj, before: Obj) -> None:
-    """What the server chose stays, also for clients that write only what they know, as a server-side apply does."""
+    """Keeps the generated selector and labels, also for clients that write only their own fields (as in an apply)."""
     selector = before.get("selector") or {}
     spec.setdefault("selector", selector)
     if spec.get("manualSelector") or not isinstance(spec.get("template"), dict):
@@ -123,7 +123,7 @@ def _check_schedule(spec: Obj) -> list[Complaint]:
 
 
 def deployment(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
-    """Replaced Pod by Pod, a quarter at a time, unless it says otherwise."""
+    """Defaults the strategy to a rolling update of a quarter of the Pods at a time."""
     strategy = _spec(_APPS, "Deployment", obj).setdefault("strategy", {})
     if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
         rolling = strategy.get("rollingUpdate") or {}
@@ -180,29 +180,14 @@ def _selects_its_template(spec: Obj) -> list[Complaint]:
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         return [("spec.selector", "FieldValueInvalid", "Invalid value: {}: empty selector is invalid for deployment")]
     labels = meta(spec.get("template") or {}).get("labels") or {}
-    if selects(selector, labels):
+    if selector_matches(selector, labels):
         return []
     sentence = f"Invalid value: {_shown(labels)}: `selector` does not match template `labels`"
     return [("spec.template.metadata.labels", "FieldValueInvalid", sentence)]
 
 
-def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a LabelSelector holds for labels."""
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_holds(term, labels) for term in selector.get("matchExpressions") or ())
-
-
-def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    present, operator = term.get("key") in labels, str(term.get("operator"))
-    if operator in ("Exists", "DoesNotExist"):
-        return present == (operator == "Exists")
-    listed = present and labels[term["key"]] in (term.get("values") or ())
-    return bool(listed) == (operator == "In")
-
-
 def _check_template(template: Obj, before: Obj | None, path: str, allowed: tuple[str, ...]) -> list[Complaint]:
-    """`before` is the stored template. Names are checked when it changes: it may be older than these rules."""
+    """`before` is the stored template. Names are checked only if it changes: it may be older than these rules."""
     where, spec = f"{path}.spec.restartPolicy", template.get("spec") or {}
     if not spec.get("containers"):
         return [(f"{path}.spec.containers", "FieldValueRequired", "Required value")]
@@ -218,7 +203,7 @@ def _check_template(template: Obj, before: Obj | None, path: str, allowed: tuple
 
 
 def complaints_of(faults: list[Fault]) -> list[Complaint]:
-    """Faults in the form of the server's answers."""
+    """Faults in the form of the server's errors."""
     return [(fault.path, fault.reason, fault.text) for fault in faults]
 
 

@@ -1,1 +1,1 @@
-"""Kubernetes' protobuf: bodies that clients send, and the OpenAPI document for those who want it so."""
+"""Kubernetes' protobuf: request bodies, and the OpenAPI v2 document."""

@@ -1,6 +1,7 @@
-"""The JSON form of a Kubernetes message, as Go would write it: one walk for all kinds.
+"""Request bodies in Kubernetes' protobuf, which Go clients send for built-in kinds, as the JSON that Go would write.
 
-A field that Go writes although nothing was set is left out, so that the server fills in its own defaults as for JSON.
+One generic walk converts the messages of all kinds. A field that Go writes although it is not set is left out, so that
+the server fills in its defaults as for JSON. Responses are always JSON, which every client accepts.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from penstock.apiserver.protobuf.messages import EXTENSIONS, META, NO_RULES, RUN
 from penstock.kube.kinds import Obj
 from penstock.runtime.times import rfc3339_of
 
+MEDIA = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+
 
 def json_form(message: Message) -> Any:
-    """The value that stands for the message in JSON; None where it stands for nothing."""
+    """The JSON value of the message; None if it has none."""
     name = message.DESCRIPTOR.full_name
     special = _SPECIAL.get(name)
     if special:
@@ -88,7 +92,7 @@ def _raw(field: str) -> Callable[[Any], Any]:
 
 
 def _schema_or(other: str) -> Callable[[Any], Any]:
-    """A schema, or what may stand in its place."""
+    """A schema, or its alternative."""
 
     def form(message: Any) -> Any:
         if message.HasField("schema"):
@@ -111,13 +115,6 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
     f"{EXTENSIONS}.JSONSchemaPropsOrBool": _schema_or("allows"),
     f"{EXTENSIONS}.JSONSchemaPropsOrStringArray": _schema_or("property"),
 }
-
-
-# Bodies in Kubernetes' protobuf form, which Go clients send for built-in kinds. Answers are JSON, which every client
-# accepts beside protobuf; only what clients send has to be understood.
-
-MEDIA = "application/vnd.kubernetes.protobuf"
-_MAGIC = b"k8s\x00"
 
 
 def parse(body: bytes) -> Obj:

@@ -1,7 +1,7 @@
-"""The messages of Kubernetes' protobuf, and what they do not say about their JSON form.
+"""The messages of Kubernetes' protobuf, and rules for their JSON form that the descriptors lack.
 
 Both are made by `make protobuf` from the Go modules of Kubernetes: the descriptors from their .proto files, the rules
-from their Go types, since only those tell which zero is a value and which is nothing.
+from their Go types, since only those show whether a zero is a value or means absent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MessageRules(msgspec.Struct, frozen=True):
     """How one message differs from its JSON form."""
 
     inline: frozenset[str] = frozenset()
-    """Fields whose parts stand in their place."""
+    """Fields that are replaced by their parts."""
     renamed: dict[str, str] = {}
     kept: frozenset[str] = frozenset()
     """Fields whose zero is a value."""

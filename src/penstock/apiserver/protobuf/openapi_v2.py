@@ -1,7 +1,7 @@
-"""The OpenAPI v2 document in protobuf, for kubectl, which asks for no other form of it.
+"""The OpenAPI v2 document in protobuf, the only form that kubectl accepts.
 
-The messages follow the JSON, in a way of their own: maps are lists of names and values, alternatives are wrapped, and
-what has no message is YAML text, which JSON is.
+The messages differ from the JSON: maps are lists of names and values, alternatives are wrapped, and values without a
+message are YAML text, for which JSON is valid.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from penstock.apiserver.documents import encode
 from penstock.apiserver.protobuf.messages import message
 
 MEDIA = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-ANSWERED_MEDIA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""The same where an `@` may not stand."""
+RESPONSE_MEDIA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""The same for the Content-Type of the response, which must not contain an `@`."""
 _PACKAGE = "openapi.v2"
 _EXTENSIONS = "vendor_extension"
 

@@ -1,1 +1,1 @@
-"""Objects on disk."""
+"""The objects of the API on disk, in SQLite."""

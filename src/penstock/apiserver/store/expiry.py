@@ -1,4 +1,4 @@
-"""Events do not stay: like on a cluster, they are removed an hour after they were last seen."""
+"""Expiry of Events: as on a cluster, they are removed an hour after they were last seen."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ async def expire_forever(store: Store) -> None:
         try:
             await expire(store, datetime.now(UTC))
         except (ApiError, sqlite3.Error) as error:
-            # A full disk, say; the next round tries again.
-            log.warning("old events could not be removed", error=describe(error))
+            # A full disk, for example; the next round tries again.
+            log.warning("expired Events could not be removed", error=describe(error))
         await asyncio.sleep(ROUND_SECONDS)
 
 
 async def expire(store: Store, now: datetime) -> int:
-    """Removes the events that are too old now; how many those were."""
+    """Removes the Events that have expired, and returns how many."""
     count = 0
-    async for page in store.parts(_RESOURCE, None, keep=lambda body: is_old(decode(body), now)):
+    async for page in store.parts(_RESOURCE, None, keep=lambda body: is_expired(decode(body), now)):
         count += await _remove(store, page, now)
     return count
 
@@ -49,7 +49,7 @@ async def _remove(store: Store, page: ListPage, now: datetime) -> int:
         for namespace, name in old:
             event = tx.get(_RESOURCE, namespace, name)
             # It may have been seen again since the list was read.
-            if event is not None and is_old(event, now):
+            if event is not None and is_expired(event, now):
                 tx.remove(_RESOURCE, event)
                 count += 1
         return count
@@ -57,8 +57,8 @@ async def _remove(store: Store, page: ListPage, now: datetime) -> int:
     return await store.write(remove) if old else 0
 
 
-def is_old(event: Obj, now: datetime) -> bool:
-    """Whether the event was last seen longer ago than events live."""
+def is_expired(event: Obj, now: datetime) -> bool:
+    """Whether the Event was last seen more than EVENT_LIFETIME ago."""
     times = [meta(event).get("creationTimestamp"), event.get("lastTimestamp"), event.get("eventTime")]
     times.append((event.get("series") or {}).get("lastObservedTime"))
     seen = [moment for moment in map(_moment, times) if moment is not None]

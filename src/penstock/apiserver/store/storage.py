@@ -1,10 +1,10 @@
 """Objects in SQLite: one writer thread that groups writes into transactions, and readers that never wait for it.
 
 A write is a function of the transaction; it decides on what it reads there, so read, check and write are one step.
-Its answer is given only after COMMIT with `synchronous=FULL`: what a client saw acknowledged is on disk. Functions
-that wait together share one COMMIT. Each runs in a savepoint, so one that raises leaves nothing behind.
+Its future completes only after COMMIT with `synchronous=FULL`: what a client saw acknowledged is on disk. Writes that
+wait together share one COMMIT. Each runs in a savepoint, so one that raises leaves nothing behind.
 
-A writer that ends by anything else than an order to end takes the component with it, and nobody waits for it in vain.
+If the writer thread fails, the component ends with it, and every waiting write fails.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from typing import Any, TypeVar
 
 from penstock.apiserver.documents import decode, encode, meta
 from penstock.apiserver.errors import ApiError, too_large
-from penstock.apiserver.store import statements
-from penstock.apiserver.store.encryption import Seals
+from penstock.apiserver.store import database
+from penstock.apiserver.store.database import open_database
+from penstock.apiserver.store.encryption import Keyring
 from penstock.kube.kinds import Obj
 from penstock.runtime.tasks import OwnedThread, TaskScope
 
@@ -35,14 +36,14 @@ Key = tuple[str, str, str]
 
 WRITES_PER_COMMIT = 64
 CLOSE_SECONDS = 30.0
-"""Time for the writer to finish what it was asked for."""
+"""Time for the writer to finish the queued writes."""
 MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """Patches could let an object grow beyond what a single request may carry."""
 PART_BYTES = 4 * 1024 * 1024
-"""What of a kind is read or removed in one go, however much there is of it. An object more may be added to it."""
+"""Bytes of objects of a kind that are read or removed at once; exceeded by at most one object."""
 SNAPSHOT_SECONDS = 10.0
-"""For so long all parts of a list show one state. SQLite cannot forget what happens meanwhile, so a client that takes
-longer is shown the rest as it is then."""
+"""How long all parts of a list show one state. SQLite keeps every change since a snapshot in its log, so a client that
+takes longer gets the rest from a newer snapshot."""
 SPARE_SNAPSHOTS = 4
 
 
@@ -60,7 +61,7 @@ class Change:
 
     @property
     def size(self) -> int:
-        """What it takes in memory, about."""
+        """Its approximate size in memory."""
         return len(self.body) + len(self.before or b"") + 200
 
 
@@ -75,14 +76,14 @@ class ListPage:
 
 
 class Transaction:
-    """What a write sees and does; used on the writer's thread only."""
+    """The reads and writes of one write function; used on the writer's thread only."""
 
-    def __init__(self, connection: sqlite3.Connection, seals: Seals | None = None) -> None:
-        self._connection, self._seals = connection, seals or Seals()
-        self.version: int = connection.execute(statements.VERSION).fetchone()[0]
+    def __init__(self, connection: sqlite3.Connection, keyring: Keyring | None = None) -> None:
+        self._connection, self._keyring = connection, keyring or Keyring()
+        self.version: int = connection.execute(database.VERSION).fetchone()[0]
         self.changes: list[Change] = []
         self.changed_bytes = 0
-        """What the changes hold in memory."""
+        """Size of the changes in memory."""
 
     def get(self, resource: str, namespace: str, name: str) -> Obj | None:
         """The object as stored, or None."""
@@ -99,73 +100,69 @@ class Transaction:
         body = encode(obj)
         if len(body) > MAX_OBJECT_BYTES:
             raise too_large(MAX_OBJECT_BYTES)
-        record = self._seals.seal(*key, body)
-        self._connection.execute(statements.PUT, (*key, metadata["uid"], self.version, record))
+        record = self._keyring.encrypt(*key, body)
+        self._connection.execute(database.PUT, (*key, metadata["uid"], self.version, record))
         self._note_owners(obj)
         self._note(Change(self.version, "MODIFIED" if before else "ADDED", *key, body, before))
         return obj
 
     def remove(self, resource: str, obj: Obj) -> Obj:
-        """Forgets the object; the version of its deletion becomes its last."""
+        """Removes the object; the version of its deletion becomes its last."""
         metadata = meta(obj)
         key = (resource, metadata.get("namespace", ""), metadata["name"])
         before = self._body(*key)
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
-        self._connection.execute(statements.REMOVE, key)
-        self._connection.execute(statements.FORGET_OWNERS, (metadata["uid"],))
+        self._connection.execute(database.REMOVE, key)
+        self._connection.execute(database.REMOVE_OWNERS, (metadata["uid"],))
         self._note(Change(self.version, "DELETED", *key, encode(obj), before))
         return obj
 
     def by_uid(self, uid: str) -> tuple[str, Obj] | None:
         """The resource and object with this uid."""
-        row = self._connection.execute(statements.BY_UID, (uid,)).fetchone()
-        return (row[0], decode(self._seals.open(*row))) if row else None
-
-    def uid_exists(self, uid: str) -> bool:
-        """Whether an object has this uid."""
-        return self._connection.execute(statements.UID_EXISTS, (uid,)).fetchone() is not None
+        row = self._connection.execute(database.BY_UID, (uid,)).fetchone()
+        return (row[0], decode(self._keyring.decrypt(*row))) if row else None
 
     def dependents(self, uid: str) -> list[str]:
         """Uids of the objects that name this one as an owner."""
-        return [row[0] for row in self._connection.execute(statements.DEPENDENTS, (uid,))]
+        return [row[0] for row in self._connection.execute(database.DEPENDENTS, (uid,))]
 
     def keys_of_namespace(self, namespace: str, *, after: tuple[str, str] = ("", ""), limit: int) -> list[Key]:
-        """What is in a namespace, in the order of resource and name: at most `limit` objects behind `after`."""
-        rows = self._connection.execute(statements.KEYS_OF_NAMESPACE, (namespace, *after, limit)).fetchall()
+        """What is in a namespace, in the order of resource and name: at most `limit` objects after the key `after`."""
+        rows = self._connection.execute(database.KEYS_OF_NAMESPACE, (namespace, *after, limit)).fetchall()
         return [(resource, namespace, name) for resource, name in rows]
 
     def keys_of_resource(self, resource: str) -> list[Key]:
         """Every object of a kind."""
-        rows = self._connection.execute(statements.KEYS_OF_RESOURCE, (resource,)).fetchall()
+        rows = self._connection.execute(database.KEYS_OF_RESOURCE, (resource,)).fetchall()
         return [(resource, namespace, name) for namespace, name in rows]
 
     def namespace_empty(self, namespace: str) -> bool:
         """Whether nothing is in the namespace."""
-        return self._connection.execute(statements.ANY_IN_NAMESPACE, (namespace,)).fetchone() is None
+        return self._connection.execute(database.ANY_IN_NAMESPACE, (namespace,)).fetchone() is None
 
     def resource_empty(self, resource: str) -> bool:
-        """Whether there is no object of the kind."""
-        return self._connection.execute(statements.ANY_OF_RESOURCE, (resource,)).fetchone() is None
+        """Whether the kind has no objects."""
+        return self._connection.execute(database.ANY_OF_RESOURCE, (resource,)).fetchone() is None
 
     def _note(self, change: Change) -> None:
         self.changes.append(change)
         self.changed_bytes += change.size
 
     def _body(self, resource: str, namespace: str, name: str) -> bytes | None:
-        row = self._connection.execute(statements.GET, (resource, namespace, name)).fetchone()
-        return self._seals.open(resource, namespace, name, row[0]) if row else None
+        row = self._connection.execute(database.GET, (resource, namespace, name)).fetchone()
+        return self._keyring.decrypt(resource, namespace, name, row[0]) if row else None
 
     def _note_owners(self, obj: Obj) -> None:
         metadata = meta(obj)
         uid = metadata["uid"]
-        self._connection.execute(statements.FORGET_OWNERS, (uid,))
+        self._connection.execute(database.REMOVE_OWNERS, (uid,))
         for owner in metadata.get("ownerReferences") or ():
-            self._connection.execute(statements.ADD_OWNER, (owner["uid"], uid))
+            self._connection.execute(database.ADD_OWNER, (owner["uid"], uid))
 
 
 class _Waiting:
-    """A write on its way to the writer thread, and the future of who asked for it."""
+    """A write queued for the writer thread, and the future of its caller."""
 
     def __init__(self, work: Callable[[Transaction], Any], dry_run: bool, future: asyncio.Future[Any]) -> None:
         self.work, self.dry_run, self.future = work, dry_run, future
@@ -173,7 +170,7 @@ class _Waiting:
         self.error: BaseException | None = None
 
     def settle(self) -> None:
-        """Tells who asked, unless they have gone."""
+        """Completes the future, unless its caller was cancelled."""
         if self.future.done():
             return
         if self.error is not None:
@@ -186,9 +183,9 @@ class Store:
     """The store; made and used on one event loop."""
 
     def __init__(
-        self, path: Path, on_commit: Callable[[list[Change]], None], owner: TaskScope, seals: Seals | None = None
+        self, path: Path, on_commit: Callable[[list[Change]], None], owner: TaskScope, keyring: Keyring | None = None
     ) -> None:
-        self._on_commit, self._owner, self._seals = on_commit, owner, seals or Seals()
+        self._on_commit, self._owner, self._keyring = on_commit, owner, keyring or Keyring()
         self._broken = False
         self._path = path
         self._writer = open_database(path)
@@ -211,12 +208,12 @@ class Store:
 
     def get(self, resource: str, namespace: str, name: str) -> bytes | None:
         """The committed object, encoded."""
-        row = self._reader.execute(statements.GET, (resource, namespace, name)).fetchone()
-        return self._seals.open(resource, namespace, name, row[0]) if row else None
+        row = self._reader.execute(database.GET, (resource, namespace, name)).fetchone()
+        return self._keyring.decrypt(resource, namespace, name, row[0]) if row else None
 
     def version(self) -> int:
         """The version of the last committed change."""
-        version: int = self._reader.execute(statements.VERSION).fetchone()[0]
+        version: int = self._reader.execute(database.VERSION).fetchone()[0]
         return version
 
     async def page(
@@ -250,8 +247,8 @@ class Store:
     ) -> AsyncGenerator[ListPage, None]:
         """The same in pages that fit into memory, however many objects there are and however large.
 
-        They show one state, unless they are read very slowly. Even then, who goes on from the version of the first
-        misses nothing: what happened meanwhile comes again.
+        They show one state, unless they are read very slowly. Even then, a watch from the version of the first page
+        misses nothing: it shows the changes that were made meanwhile again.
         """
         snapshot = self._spare.pop() if self._spare else _Snapshot(self._path)
         start: tuple[str, str] | None = after
@@ -265,7 +262,7 @@ class Store:
             self._give_back(snapshot)
 
     async def close(self) -> None:
-        """Ends after everything that was asked for is written."""
+        """Ends after all queued writes."""
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
         self._lists.shutdown()
@@ -297,7 +294,7 @@ class Store:
                 snapshot.connection.close()
 
         try:
-            self._lists.submit(end)  # after what is still being read by it for somebody who has left
+            self._lists.submit(end)  # after a read that may still be running for a client that has left
         except RuntimeError:  # the store has closed
             snapshot.connection.close()
 
@@ -313,17 +310,17 @@ class Store:
         after: tuple[str, str],
     ) -> ListPage:
         wanted = limit + 1 if limit else -1
-        version = connection.execute(statements.VERSION).fetchone()[0]
+        version = connection.execute(database.VERSION).fetchone()[0]
         # A selector is applied here, so the database must not stop at `limit` before it.
         bound = -1 if keep else wanted
         if namespace is None:
-            rows = connection.execute(statements.LIST_ALL, (resource, *after, bound))
+            rows = connection.execute(database.LIST_ALL, (resource, *after, bound))
         else:
-            rows = connection.execute(statements.LIST_NAMESPACE, (resource, namespace, after[1], bound))
+            rows = connection.execute(database.LIST_NAMESPACE, (resource, namespace, after[1], bound))
         bodies: list[bytes] = []
         last, more, size = after, False, 0
         for row_namespace, name, record in rows:
-            body = self._seals.open(resource, row_namespace, name, record)
+            body = self._keyring.decrypt(resource, row_namespace, name, record)
             if keep and not keep(body):
                 continue
             if (limit and len(bodies) == limit) or (max_bytes and size >= max_bytes):
@@ -336,9 +333,9 @@ class Store:
         remaining = 0
         if more and limit and not keep:
             count = (
-                connection.execute(statements.COUNT_ALL, (resource, *last))
+                connection.execute(database.COUNT_ALL, (resource, *last))
                 if namespace is None
-                else connection.execute(statements.COUNT_NAMESPACE, (resource, namespace, last[1]))
+                else connection.execute(database.COUNT_NAMESPACE, (resource, namespace, last[1]))
             )
             remaining = count.fetchone()[0]
         return ListPage(bodies, version, last if more else None, remaining)
@@ -347,22 +344,22 @@ class Store:
         batch: list[_Waiting] = []
         try:
             self._write_batches(batch)
-        except BaseException:
+        except BaseException:  # SystemExit as well: callers would wait forever
             self._loop.call_soon_threadsafe(self._abandon, batch)
             raise
 
     def _write_batches(self, batch: list[_Waiting]) -> None:
-        """Until it is told to end. `batch` is what is being written."""
-        goes_on = True
-        while goes_on:
-            goes_on = self._gather(batch)
+        """Writes until `close`. `batch` holds the writes in progress."""
+        running = True
+        while running:
+            running = self._gather(batch)
             if batch:
-                self._loop.call_soon_threadsafe(self._tell, tuple(batch), self._write(batch))
-                # What was written must not stay in memory until the next write, which may be long in coming.
+                self._loop.call_soon_threadsafe(self._committed, tuple(batch), self._write(batch))
+                # Written objects must not stay in memory until the next write, which may be hours away.
                 batch.clear()
 
     def _gather(self, batch: list[_Waiting]) -> bool:
-        """Waits for a write and takes those along that wait with it; false when told to end."""
+        """Waits for a write and adds those queued behind it; false when the store is closing."""
         following = self._queue.get()
         while following is not None:
             batch.append(following)
@@ -378,11 +375,11 @@ class Store:
         connection = self._writer
         try:
             connection.execute("BEGIN IMMEDIATE")
-            transaction = Transaction(connection, self._seals)
+            transaction = Transaction(connection, self._keyring)
             for waiting in batch:
                 _run(connection, transaction, waiting)
             if transaction.changes:
-                connection.execute(statements.SET_VERSION, (transaction.version,))
+                connection.execute(database.SET_VERSION, (transaction.version,))
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             if connection.in_transaction:
@@ -392,19 +389,19 @@ class Store:
             return []
         return transaction.changes
 
-    def _tell(self, batch: Sequence[_Waiting], changes: list[Change]) -> None:
+    def _committed(self, batch: Sequence[_Waiting], changes: list[Change]) -> None:
         try:
             if changes:
                 self._on_commit(changes)
         except Exception as error:
-            # Watches and definitions no longer show what is stored.
+            # Any failure here means that watches and definitions no longer show what is stored: the component must end.
             self._owner.fail(error)
         finally:
             for waiting in batch:
                 waiting.settle()
 
     def _abandon(self, batch: list[_Waiting]) -> None:
-        """There is no writer any more: whoever waits for it is told so."""
+        """The writer thread has failed: so do all waiting writes."""
         self._broken = True
         waiting: _Waiting | None
         while not self._queue.empty():
@@ -427,7 +424,7 @@ def _run(connection: sqlite3.Connection, transaction: Transaction, waiting: _Wai
         undo = waiting.dry_run
     except sqlite3.Error:
         raise
-    except Exception as error:  # of one write: it is given to the caller, and undone
+    except Exception as error:  # whatever the write function raises is raised to its caller, and the write undone
         waiting.error, undo = error, True
     if undo:
         connection.execute("ROLLBACK TO one_write")
@@ -436,24 +433,15 @@ def _run(connection: sqlite3.Connection, transaction: Transaction, waiting: _Wai
     connection.execute("RELEASE one_write")
 
 
-def open_database(path: Path) -> sqlite3.Connection:
-    """A connection for one thread at a time."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA secure_delete = ON")  # what is removed or sealed does not stay on disk
-    return connection
-
-
 class _Snapshot:
-    """A connection that shows one state, for a while. Used by the thread of lists only, but for its beginning."""
+    """A connection that shows one state for a while. Used by the list thread only, once it is created."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.connection = open_database(path)
         self._clock, self._began = clock, 0.0
 
     def fresh_enough(self) -> sqlite3.Connection:
-        """The state that was shown before, unless that is too long ago."""
+        """The connection at its previous state, or at a new one if that is too old."""
         if self.connection.in_transaction and self._clock() - self._began > SNAPSHOT_SECONDS:
             self.end()
         if not self.connection.in_transaction:
@@ -462,7 +450,7 @@ class _Snapshot:
         return self.connection
 
     def end(self) -> None:
-        """What is shown next is as it is then."""
+        """Ends the snapshot; the next read starts a new one."""
         if self.connection.in_transaction:
             self.connection.execute("COMMIT")
 

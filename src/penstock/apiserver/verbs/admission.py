@@ -1,7 +1,7 @@
-"""The seam at which a kind's own defaults and rules meet the generic verbs.
+"""Admission: the plugins that default and validate objects beyond their schema, as they are created and updated.
 
-The server does not know which kinds have some; who composes it hands in a gate. Refusals are for the client to read
-as they are.
+The generic verbs do not know which kinds have rules of their own; `apiserver.service` passes the plugins in. The text
+of a refusal is sent to the client as it is.
 """
 
 from __future__ import annotations
@@ -25,47 +25,36 @@ class AdmissionRequest:
     groups: tuple[str, ...] = ()
     """Those of the user."""
     warnings: list[str] = field(default_factory=list)
-    """Collects what the client should be warned of."""
+    """Warnings for the client; plugins append to it."""
 
 
-class Denied(Exception):  # named after what the client is told
+class Denied(Exception):
     """The object is refused; the text is the whole message."""
 
 
-class Gate(Protocol):
+class AdmissionPlugin(Protocol):
     """Defaults and rules beyond the schema."""
 
-    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
-        """The object with what was left out filled in."""
+    def default(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> Obj:
+        """The object with its defaults."""
 
-    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
+    def validate(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> None:
         """Raises Denied if the object may not be stored."""
 
 
-class Gates:
-    """Several gates, one behind the other."""
+class AdmissionChain:
+    """Several plugins in order, or none."""
 
-    def __init__(self, *gates: Gate) -> None:
-        self._gates = gates
+    def __init__(self, *plugins: AdmissionPlugin) -> None:
+        self._plugins = plugins
 
-    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
-        """The object with what every gate fills in."""
-        for gate in self._gates:
-            obj = gate.default(obj, old, occasion)
+    def default(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> Obj:
+        """The object with the defaults of every plugin."""
+        for plugin in self._plugins:
+            obj = plugin.default(obj, old, request)
         return obj
 
-    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
-        """Raises what the first gate that refuses raises."""
-        for gate in self._gates:
-            gate.validate(obj, old, occasion)
-
-
-class OpenGate:
-    """No rules beyond the schema."""
-
-    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
-        """The object as it is."""
-        return obj
-
-    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
-        """Every object passes."""
+    def validate(self, obj: Obj, old: Obj | None, request: AdmissionRequest) -> None:
+        """Raises Denied as the first plugin that refuses does."""
+        for plugin in self._plugins:
+            plugin.validate(obj, old, request)

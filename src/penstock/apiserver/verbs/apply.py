@@ -1,7 +1,7 @@
-"""Who set which field: `managedFields` through updates, and server-side apply on top of it.
+"""Field ownership: `managedFields` after updates, and server-side apply.
 
-An update makes its manager the owner of what it changed. An apply owns what it names, takes away what it named before
-and nobody else owns, and may not change what another manager owns unless it is forced.
+An update makes its manager the owner of what it changed. An apply owns what it names, removes what it named before and
+no other manager owns, and may not change what another manager owns unless it is forced.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Share:
     fields: frozenset[Path]
 
     def without(self, gone: set[Path] | frozenset[Path]) -> Share:
-        """The share after others took some of it."""
+        """The share without fields that others own now."""
         kept = self.fields - gone
         return self if kept == self.fields else replace(self, fields=kept)
 
 
 def shares_of(obj: Mapping[str, Any]) -> list[Share]:
-    """The shares noted in the object; entries that cannot be read are left out."""
+    """The shares in the object's managedFields; entries that cannot be read are left out."""
     found: list[Share] = []
     steps = StepCount()
     for entry in (obj.get("metadata") or {}).get("managedFields") or ():
@@ -76,8 +76,8 @@ def shares_of(obj: Mapping[str, Any]) -> list[Share]:
     return found
 
 
-def note(obj: Obj, shares: list[Share]) -> None:
-    """Writes the shares into the object, without empty ones."""
+def write_shares(obj: Obj, shares: list[Share]) -> None:
+    """Writes the shares to the object's managedFields, without empty ones."""
     entries = []
     for share in shares:
         if not share.fields:
@@ -100,9 +100,9 @@ def note(obj: Obj, shares: list[Share]) -> None:
 
 
 def after_update(old: Obj | None, new: Obj, manager: Manager, walker: Walker, now: str) -> None:
-    """Notes in `new` who owns what after `manager` turned `old` into it."""
+    """Updates the managedFields of `new`, which `manager` made of `old`."""
     given = (new.get("metadata") or {}).get("managedFields")
-    # A client may edit managedFields themselves; who leaves them out keeps what was noted.
+    # A client may edit managedFields itself; if it leaves them out, the stored ones stay.
     shares = shares_of(new if given is not None else old or {})
     before, after = leaves(old, walker) if old else {}, leaves(new, walker)
     changed = {path for path, value in after.items() if path not in before or before[path] != value}
@@ -111,7 +111,7 @@ def after_update(old: Obj | None, new: Obj, manager: Manager, walker: Walker, no
     mine: frozenset[Path] = frozenset()
     unchanged = not changed and not removed
     if unchanged:
-        note(new, shares)
+        write_shares(new, shares)
         return
     for share in shares:
         if share.manager == manager:
@@ -120,7 +120,7 @@ def after_update(old: Obj | None, new: Obj, manager: Manager, walker: Walker, no
             result.append(share.without(changed | removed))
     own = (mine | changed) - removed
     result.append(Share(manager, now, frozenset(own)))
-    note(new, result)
+    write_shares(new, result)
 
 
 def apply(live: Obj | None, wanted: Obj, manager: Manager, walker: Walker, now: str, *, force: bool) -> Obj:
@@ -144,10 +144,10 @@ def apply(live: Obj | None, wanted: Obj, manager: Manager, walker: Walker, now: 
     result = merged(copy.deepcopy(live), wanted, walker.schema, walker) if live else copy.deepcopy(wanted)
     kept = {path for share in others for path in share.fields} | applied.keys()
     kept_tree = to_fields_v1(kept)
-    # An item of a list goes as a whole if no other manager owns anything in it.
-    given_up = (path for path in previous - kept if not _names_its_item(path) and not _leads_into(path, kept_tree))
-    _drop(result, to_fields_v1(given_up), walker.schema, walker)
-    note(result, [*(share.without(contested) for share in others), Share(manager, now, frozenset(applied))])
+    # An item of a list is removed as a whole if no other manager owns anything in it.
+    dropped = (path for path in previous - kept if not _names_its_item(path) and not _leads_into(path, kept_tree))
+    _drop(result, to_fields_v1(dropped), walker.schema, walker)
+    write_shares(result, [*(share.without(contested) for share in others), Share(manager, now, frozenset(applied))])
     return result
 
 
@@ -162,7 +162,7 @@ def _leads_into(path: Path, tree: Mapping[str, Any]) -> bool:
 
 
 def _names_its_item(path: Path) -> bool:
-    """Whether the field is what tells a list's item apart: it stays as long as the item does."""
+    """Whether the field is a key of a list's item: it stays as long as the item does."""
     if len(path) < 2 or not path[-2].startswith("k:"):
         return False
     return path[-1].removeprefix("f:") in decode(path[-2].removeprefix("k:").encode())
@@ -209,7 +209,7 @@ def _merged_items(live: list[Any], wanted: list[Any], schema: Schema, walker: Wa
 
 
 def _drop(node: Any, tree: Mapping[str, Any], schema: Schema, walker: Walker) -> None:
-    """Removes the fields that a nested form names, and the objects that are empty for it."""
+    """Removes the fields that a nested form names, and the objects that are empty then."""
     schema = walker.resolve(schema)
     if isinstance(node, dict):
         for step, below in tree.items():
@@ -225,7 +225,7 @@ def _drop(node: Any, tree: Mapping[str, Any], schema: Schema, walker: Walker) ->
 
 
 def _drop_item(item: Any, tree: Mapping[str, Any], schema: Schema, walker: Walker) -> bool:
-    """Whether the item of a list goes as a whole; otherwise what is named in it goes."""
+    """Whether the item of a list is removed as a whole; otherwise removes what is named in it."""
     if "v:" + encode(item).decode() in tree:
         return True
     below = tree.get(item_step(item, schema, walker)) if isinstance(item, Mapping) else None

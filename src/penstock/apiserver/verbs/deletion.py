@@ -1,12 +1,12 @@
-"""How objects go: grace, finalizers, what they own, and namespaces and definitions with everything in them.
+"""Deletion: grace periods, finalizers, garbage collection of dependents, and contents of namespaces and definitions.
 
-All of it happens inside the transaction of the delete, so a crash leaves either nothing or all of it done. What has to
-wait (a finalizer, a Pod's node, a dependent in the way) is finished by the write that takes the last obstacle away.
-Only a namespace is emptied later and in parts (`emptying`), as on a cluster: that it is going is stored with it.
+All of it happens in the transaction of the delete, so a crash leaves either nothing or all of it done. A deletion that
+has to wait (for a finalizer, a Pod's node, a dependent) is finished by the write that removes the last obstacle. Only a
+namespace is emptied later and in parts (`namespace_finalizer`), as on a cluster; that it is terminating is stored.
 
-An object may be owned by objects of its own namespace and by those that are in none. As in Kubernetes, a reference to
-an owner in another namespace is one to an owner that does not exist; and an object that is in no namespace itself is
-never collected because of an owner that is in one.
+An object may be owned by objects of its own namespace and by cluster-scoped ones. As in Kubernetes, an owner in another
+namespace counts as one that does not exist; and a cluster-scoped object is never collected because of an owner in a
+namespace.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT_ACCOUNT = "default"
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """What the client asked for."""
+    """The options of a delete request."""
 
     policy: str = "Background"
     """`Background`, `Foreground` or `Orphan`."""
@@ -39,32 +39,32 @@ class DeleteOptions:
 
 
 class Deletion:
-    """One delete, or one removal of a finalizer, and everything that follows from it."""
+    """One delete, or one removal of a finalizer, with everything that it causes."""
 
     def __init__(self, tx: Transaction, now: datetime, restore_account: Callable[[Transaction, str], None]) -> None:
         self._tx, self._now = tx, now
         self._restore_account = restore_account
-        self._gone: deque[tuple[str, Obj]] = deque()
+        self._removed: deque[tuple[str, Obj]] = deque()
 
     def delete(self, resource: str, obj: Obj, options: DeleteOptions) -> Obj | None:
-        """Deletes; the object if it stays for a while, None if it is gone."""
+        """Deletes; the object if it still exists, None if it has been removed."""
         self._begin(resource, obj, options)
         self._follow()
         return self._tx.get(resource, meta(obj).get("namespace", ""), meta(obj)["name"])
 
     def release(self, resource: str, obj: Obj) -> bool:
-        """Removes an object whose deletion waited, if nothing holds it any more; whether it is gone."""
+        """Removes an object whose deletion had to wait, if nothing holds it any longer; whether it was removed."""
         if not self._ready(resource, obj):
             return False
-        self._vanish(resource, obj)
+        self._remove(resource, obj)
         self._follow()
         return True
 
     def collect(self, resource: str, obj: Obj) -> None:
         """Deletes an object if it names owners and none of them exists and stays.
 
-        A controller may make a dependent just after the foreground deletion of its owner began; the owner would wait
-        for it for ever.
+        A controller may create a dependent just after the foreground deletion of its owner began; the owner would wait
+        for it forever.
         """
         owners = meta(obj).get("ownerReferences") or ()
         if owners and not any(self._keeps(owner["uid"], obj) for owner in owners):
@@ -72,7 +72,7 @@ class Deletion:
             self._follow()
 
     def _keeps(self, owner: str, dependent: Obj) -> bool:
-        """Whether the owner exists for the dependent, and does not wait for its dependents to go."""
+        """Whether the owner exists for the dependent, and is not itself waiting for its dependents to be deleted."""
         found = self._tx.by_uid(owner)
         if found is None:
             return False
@@ -81,17 +81,17 @@ class Deletion:
         return FOREGROUND not in (meta(found[1]).get("finalizers") or ())
 
     def empty(self, namespace: str, after: tuple[str, str], limit: int) -> tuple[str, str] | None:
-        """Deletes the next objects of a namespace that is going, no more than fit into memory together; behind which
-        to go on, None if that was the last."""
+        """Deletes the next objects of a terminating namespace, no more than fit into memory together. Returns the key
+        to continue after; None if the last object has been deleted."""
         holder = self._tx.get(NAMESPACES, "", namespace)
-        # The name may be that of a new namespace by now.
+        # The namespace may have been removed meanwhile, and another created with its name.
         if holder is None or not meta(holder).get("deletionTimestamp"):
             return None
         keys = self._tx.keys_of_namespace(namespace, after=after, limit=limit)
-        for place, key in enumerate(keys, 1):
+        for count, key in enumerate(keys, 1):
             self._delete_key(*key)
             self._follow()
-            if self._tx.changed_bytes >= PART_BYTES and place < len(keys):
+            if self._tx.changed_bytes >= PART_BYTES and count < len(keys):
                 return key[0], key[2]
         return (keys[-1][0], keys[-1][2]) if len(keys) == limit else None
 
@@ -107,14 +107,15 @@ class Deletion:
         grace = self._grace(resource, obj, options)
         stays = bool(finalizers) or grace > 0 or self._has_contents(resource, obj)
         if not stays:
-            self._vanish(resource, obj)
+            self._remove(resource, obj)
             return
         self._mark(resource, obj, grace)
         if FOREGROUND in finalizers:
             for uid in self._blocking(obj):
                 self._delete_uid(uid, "Foreground")
         if resource == NAMESPACES:
-            # Clients delete a namespace and then, one by one, what they had put into it; so that stays for a while.
+            # Clients delete a namespace and then, one by one, what they had created in it, so only a namespace with
+            # nothing but its default account is emptied at once.
             account = (SERVICE_ACCOUNTS, metadata["name"], DEFAULT_ACCOUNT)
             if self._tx.keys_of_namespace(metadata["name"], limit=2) == [account]:
                 self._delete_key(*account)
@@ -135,7 +136,7 @@ class Deletion:
         self._tx.put(resource, obj)
 
     def _grace(self, resource: str, obj: Obj, options: DeleteOptions) -> int:
-        """Seconds for which a Pod on a node stays; nothing else is given grace."""
+        """The grace period of a Pod on a node in seconds; 0 for everything else."""
         if resource != PODS or not (obj.get("spec") or {}).get("nodeName"):
             return 0
         if (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed") and options.grace_seconds is None:
@@ -159,12 +160,12 @@ class Deletion:
             and not self._has_contents(resource, obj)
         )
 
-    def _vanish(self, resource: str, obj: Obj) -> None:
-        self._gone.append((resource, self._tx.remove(resource, obj)))
+    def _remove(self, resource: str, obj: Obj) -> None:
+        self._removed.append((resource, self._tx.remove(resource, obj)))
 
     def _follow(self) -> None:
-        while self._gone:
-            resource, obj = self._gone.popleft()
+        while self._removed:
+            resource, obj = self._removed.popleft()
             self._collect_dependents(obj)
             self._unblock_owners(obj)
             self._finish_container(NAMESPACES, meta(obj).get("namespace", ""))
@@ -173,7 +174,7 @@ class Deletion:
                 self._keep_default_account(meta(obj)["namespace"])
 
     def _dependents(self, owner: Obj) -> Iterator[tuple[str, Obj]]:
-        """The objects that the owner owns, each as it is when its turn comes."""
+        """The objects that the owner owns, each read when it is needed: earlier ones may have changed it."""
         for uid in self._tx.dependents(meta(owner)["uid"]):
             found = self._tx.by_uid(uid)
             if found and _may_own(owner, found[1]):
@@ -202,14 +203,14 @@ class Deletion:
             if FOREGROUND in finalizers and not self._blocking(holder):
                 meta(holder)["finalizers"] = [name for name in finalizers if name != FOREGROUND]
                 if self._ready(resource, holder):
-                    self._vanish(resource, holder)
+                    self._remove(resource, holder)
                 else:
                     self._tx.put(resource, holder)
 
     def _finish_container(self, resource: str, name: str) -> None:
         container = self._tx.get(resource, "", name) if name else None
         if container and self._ready(resource, container):
-            self._vanish(resource, container)
+            self._remove(resource, container)
 
     def _keep_default_account(self, namespace: str) -> None:
         holder = self._tx.get(NAMESPACES, "", namespace)
@@ -223,7 +224,7 @@ class Deletion:
             self._tx.put(resource, obj)
 
     def _blocking(self, owner: Obj) -> list[str]:
-        """Dependents that a foreground deletion of the owner waits for."""
+        """The uids of dependents that a foreground deletion of the owner waits for."""
         uid = meta(owner)["uid"]
         return [
             meta(obj)["uid"]

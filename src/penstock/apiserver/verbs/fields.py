@@ -1,4 +1,4 @@
-"""Which fields an object has, for telling who owns them.
+"""The fields of an object, as field ownership names them.
 
 A field is a path of steps as `managedFields` writes them: `f:<name>` into an object, `k:{…}` into the item of a list
 that is a map, `v:<value>` for an item of a set. Lists without such a type, and scalars, are leaves. A set of paths
@@ -17,8 +17,8 @@ from penstock.apiserver.kinds.schema import Schema, Walker
 Path = tuple[str, ...]
 
 MAX_STEPS = 400_000
-"""Of the paths to all fields of an object, or to all that its managers own. The one writer handles them all in each
-write: three megabytes that are made for it could have hundreds of millions; large real objects have some ten thousands.
+"""Limit for the paths of all fields of an object, or of all that its managers own. The only writer handles them in each
+write: a crafted object of three megabytes could have hundreds of millions; large real ones have some ten thousands.
 """
 
 _UNOWNED = {
@@ -37,13 +37,13 @@ _UNOWNED = {
 
 
 class StepCount:
-    """Counts the steps of paths while they are made, so that too many never take memory."""
+    """Counts the steps of paths while they are built, so that too many never fill the memory."""
 
     def __init__(self) -> None:
         self._steps = 0
 
     def add(self, path: Path) -> None:
-        """One more path; raises 413 where they are too many together."""
+        """Counts a path; raises 413 if there are too many steps in total."""
         self._steps += len(path)
         if self._steps > MAX_STEPS:
             why = f"the paths to the fields of the object have more than {MAX_STEPS} steps together"
@@ -90,7 +90,7 @@ def _leaves(value: Any, schema: Schema, walker: Walker, path: Path) -> Iterator[
 
 
 def item_step(item: Mapping[str, Any], schema: Schema, walker: Walker) -> str:
-    """The step that names an item of a map list; keys left out have their default."""
+    """The step that names an item of a map list; missing keys have their default."""
     properties = walker.resolve(schema.get("items") or {}).get("properties") or {}
     keys: dict[str, Any] = {}
     for key in sorted(schema.get("x-kubernetes-list-map-keys") or ()):
@@ -113,13 +113,13 @@ def part_of(schema: Schema, key: str) -> Schema:
 def to_fields_v1(paths: Iterable[Path]) -> dict[str, Any]:
     """The nested form; a step that is a field itself and has fields below is marked with `.`."""
     root: dict[str, Any] = {}
-    # Sorted, a field comes before those below it.
+    # Sorted, so that a field precedes those below it.
     for path in sorted(paths):
         node, end = root, len(path) - 1
-        for place, step in enumerate(path):
+        for index, step in enumerate(path):
             if step not in node:
                 node[step] = {}
-            elif not node[step] and place < end:
+            elif not node[step] and index < end:
                 node[step]["."] = {}
             node = node[step]
     return root

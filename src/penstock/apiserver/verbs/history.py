@@ -1,7 +1,7 @@
-"""The recent past, for watches: a bounded ring of changes per kind, and a bound for all of them together.
+"""Recent changes, for watches: a bounded ring of changes per kind, and a bound for all of them together.
 
-A watch keeps nothing but its place in the ring. One that falls so far behind that its place has been given up is told
-410 and lists anew; a client that never reads therefore costs no memory, however much happens meanwhile.
+A watch keeps nothing but its position in the ring. One that falls so far behind that its position has been evicted gets
+410 and lists again; a client that never reads therefore costs no memory, however much happens meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.apiserver.store.storage import Change
 RING_CHANGES = 4096
 RING_BYTES = 16 * 1024 * 1024
 HISTORY_BYTES = 64 * 1024 * 1024
-"""Of all kinds: anybody who may define kinds could have as many rings as they like."""
+"""Of all kinds together: a user who may define kinds could have any number of rings."""
 WOKEN_AT_ONCE = 25
 
 
@@ -24,30 +24,30 @@ class Ring:
 
     def __init__(self, start: int, *, max_changes: int = RING_CHANGES, max_bytes: int = RING_BYTES) -> None:
         self.start = start
-        """Version up to which changes have been given up: a watch must begin here or later."""
+        """Version up to which changes have been evicted: a watch must begin here or later."""
         self._changes: deque[Change] = deque()
         self.bytes = 0
-        """What its changes take in memory."""
+        """Size of its changes in memory."""
         self._max_changes, self._max_bytes = max_changes, max_bytes
         self._first = 0
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     def append(self, change: Change) -> None:
-        """Takes a change in and gives up the oldest ones if the ring is full."""
+        """Adds a change, and evicts the oldest ones if the ring is full."""
         self._changes.append(change)
         self.bytes += change.size
         while len(self._changes) > self._max_changes or (self.bytes > self._max_bytes and len(self._changes) > 1):
-            self.give_up()
+            self.evict_oldest()
 
-    def give_up(self) -> None:
-        """Forgets the oldest change: a watch that has not read it begins anew."""
+    def evict_oldest(self) -> None:
+        """Evicts the oldest change: a watch that has not read it has to list again."""
         oldest = self._changes.popleft()
         self.bytes -= oldest.size
         self.start = oldest.version
         self._first += 1
 
     def wake(self) -> None:
-        """Lets every waiting watch look again."""
+        """Wakes every waiting watch."""
         waiting, self._waiting = list(self._waiting), {}
         if waiting:
             _release(waiting)
@@ -62,21 +62,21 @@ class Ring:
             self._waiting.pop(future, None)
 
     def position(self, version: int) -> int | None:
-        """The place after the change of this version; None if that has been given up."""
+        """The position after the change of this version; None if that has been evicted."""
         if version < self.start:
             return None
-        place = self._first + len(self._changes)
+        position = self._first + len(self._changes)
         for change in reversed(self._changes):
             if change.version <= version:
                 break
-            place -= 1
-        return place
+            position -= 1
+        return position
 
-    def since(self, place: int, limit: int) -> list[Change] | None:
-        """Up to `limit` changes from a place on; None if the place has been given up."""
-        if place < self._first:
+    def since(self, position: int, limit: int) -> list[Change] | None:
+        """Up to `limit` changes from a position on; None if the position has been evicted."""
+        if position < self._first:
             return None
-        start = place - self._first
+        start = position - self._first
         return list(islice(self._changes, start, start + limit))
 
 
@@ -109,16 +109,16 @@ class WatchHistory:
 
     @property
     def bytes(self) -> int:
-        """What all changes take in memory."""
+        """Size of all changes in memory."""
         return sum(ring.bytes for ring in self._rings.values())
 
     def _bound(self) -> None:
-        """What is too much is given up where there is most."""
+        """Evicts changes from the largest ring until the bound holds."""
         rest = self.bytes - self._max_bytes
         while rest > 0:
             largest = max(self._rings.values(), key=lambda ring: ring.bytes)
             rest += -largest.bytes
-            largest.give_up()
+            largest.evict_oldest()
             rest += largest.bytes
 
 

@@ -25,33 +25,33 @@ PAUSE_SECONDS = 2.0
 OBJECTS_PER_WRITE = 500
 
 
-class Emptying:
-    """The namespaces that are going, and who empties them; made and used on one event loop."""
+class NamespaceCleaner:
+    """Deletes the contents of terminating namespaces; created and used on one event loop."""
 
     def __init__(self, verbs: Verbs, pause_seconds: float = PAUSE_SECONDS) -> None:
         self._verbs, self._pause = verbs, pause_seconds
-        # The pause is the same for all, so the first one noted is the first one due.
-        self._noted: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
+        # With the time at which each is due. The pause is the same for all, so the first one in is the first one due.
+        self._queue: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
 
     def follow(self, changes: Iterable[Change]) -> None:
-        """Notes the namespaces that began to go."""
+        """Queues namespaces that have been deleted."""
         for change in changes:
-            if change.resource == NAMESPACES and change.type != "DELETED" and is_going(change.body):
-                self._note(change.name)
+            if change.resource == NAMESPACES and change.type != "DELETED" and is_terminating(change.body):
+                self._enqueue(change.name)
 
     async def run(self, store: Store) -> None:
-        """Empties what was left from before and what is noted, until cancelled."""
-        for body in (await store.page(NAMESPACES, "", keep=is_going)).bodies:
-            self._note(meta(decode(body))["name"])
+        """Empties namespaces, those of earlier runs first, until cancelled."""
+        for body in (await store.page(NAMESPACES, "", keep=is_terminating)).bodies:
+            self._enqueue(meta(decode(body))["name"])
         while True:
-            due, namespace = await self._noted.get()
+            due, namespace = await self._queue.get()
             await asyncio.sleep(due - asyncio.get_running_loop().time())
             try:
                 await self._empty(store, namespace)
             except (ApiError, sqlite3.Error) as error:
-                # A full disk, say; the rest is tried again.
+                # A full disk, for example; the rest is retried.
                 log.warning("a namespace could not be emptied", namespace=namespace, error=describe(error))
-                self._note(namespace)
+                self._enqueue(namespace)
 
     async def _empty(self, store: Store, namespace: str) -> None:
         after: tuple[str, str] | None = ("", "")
@@ -59,10 +59,10 @@ class Emptying:
             work = partial(self._verbs.empty, namespace=namespace, after=after, limit=OBJECTS_PER_WRITE)
             after = await store.write(work)
 
-    def _note(self, namespace: str) -> None:
-        self._noted.put_nowait((asyncio.get_running_loop().time() + self._pause, namespace))
+    def _enqueue(self, namespace: str) -> None:
+        self._queue.put_nowait((asyncio.get_running_loop().time() + self._pause, namespace))
 
 
-def is_going(namespace: bytes) -> bool:
-    """Whether the encoded namespace was deleted and waits for its contents."""
+def is_terminating(namespace: bytes) -> bool:
+    """Whether the encoded namespace has been deleted and still has contents."""
     return bool(meta(decode(namespace)).get("deletionTimestamp"))

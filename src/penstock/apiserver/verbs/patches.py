@@ -1,6 +1,6 @@
 """Merge patches (RFC 7396), JSON patches (RFC 6902) and strategic merge patches, as functions from object to object.
 
-None of them changes its arguments. A patch that does not apply raises; the server tells the client why.
+None of them changes its arguments. A patch that does not apply raises; the server reports the reason to the client.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def json(target: Any, operations: Any) -> Any:
         result, copied = copy.deepcopy(target), 0
         for operation in operations:
             if operation.get("op") == "copy":
-                # Copying the whole into itself doubles it each time.
+                # Copying a document into itself doubles it each time.
                 copied += len(encode(jsonpointer.resolve_pointer(result, operation["from"])))
                 if copied > MAX_COPIED_BYTES:
                     raise too_large(MAX_COPIED_BYTES)
             result = jsonpatch.JsonPatch([operation]).apply(result, in_place=True)
         return result
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException):
-        # Kubernetes says no more than this; its clients print it so.
+        # The message of Kubernetes, which gives no details.
         message = "the server rejected our request due to an error in our request"
         raise ApiError(422, "Invalid", message, details={}) from None
     except (TypeError, KeyError, AttributeError, ValueError, IndexError) as error:
@@ -123,14 +123,14 @@ def _strategic_list(target: list[Any], patch: list[Any], schema: Schema, walker:
     if any(isinstance(item, Mapping) and item.get(_DIRECTIVE) == "replace" and key not in item for item in patch):
         return [copy.deepcopy(item) for item in patch if _DIRECTIVE not in item]
     result: list[Any] = list(target)
-    places: dict[Any, deque[int]] = {}
-    for place, old in enumerate(result):
+    positions: dict[Any, deque[int]] = {}
+    for position, old in enumerate(result):
         if isinstance(old, Mapping):
-            places.setdefault(_comparable(old.get(key)), deque()).append(place)
+            positions.setdefault(_comparable(old.get(key)), deque()).append(position)
     for item in patch:
         if not isinstance(item, Mapping) or key not in item:
             raise bad_request(f"map: {item!r} does not contain declared merge key: {key}")
-        found = places.setdefault(_comparable(item[key]), deque())
+        found = positions.setdefault(_comparable(item[key]), deque())
         if item.get(_DIRECTIVE) == "delete":
             if found:
                 result[found.popleft()] = _GONE
@@ -151,7 +151,7 @@ def _delete_items(result: dict[str, Any], key: str, values: Any) -> None:
 
 
 def _set_order(result: dict[str, Any], key: str, order: Any, schema: Schema) -> None:
-    """Items the patch names come in its order; others keep their place after the one they followed."""
+    """Orders the items that the patch names as it does, and puts all others after them."""
     items = result.get(key)
     if not isinstance(items, list) or not isinstance(order, list):
         return
@@ -161,14 +161,14 @@ def _set_order(result: dict[str, Any], key: str, order: Any, schema: Schema) -> 
         return _comparable(item.get(merge_key) if merge_key and isinstance(item, Mapping) else item)
 
     wanted: dict[Any, int] = {}
-    for place, item in enumerate(order):
-        wanted.setdefault(identity(item), place)
+    for position, item in enumerate(order):
+        wanted.setdefault(identity(item), position)
     named = sorted((item for item in items if identity(item) in wanted), key=lambda item: wanted[identity(item)])
     result[key] = named + [item for item in items if identity(item) not in wanted]
 
 
 def _comparable(value: Any) -> Any:
-    """Something that can be looked up, equal for equal values: lists are not searched once for each item of another."""
+    """A hashable form, equal for equal values, so that items of long lists are looked up and not searched."""
     return encode(value) if isinstance(value, dict | list) else value
 
 

@@ -1,7 +1,7 @@
 """The verbs that change objects, each one function of a transaction.
 
-Create, update and patch end in the same place, `_store`: unknown fields, defaults, the kind's own rules, the schema,
-metadata, ownership, generation, and no write at all if nothing changed.
+Create, update and patch all end in `_store`: unknown fields, defaults, admission, the schema, metadata, ownership,
+generation, and no write at all if nothing changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.kinds.schema import walker_of
 from penstock.apiserver.store.storage import Transaction
 from penstock.apiserver.verbs import apply
-from penstock.apiserver.verbs.admission import AdmissionRequest, Denied, Gate
+from penstock.apiserver.verbs.admission import AdmissionPlugin, AdmissionRequest, Denied
 from penstock.apiserver.verbs.apply import Manager
 from penstock.apiserver.verbs.deletion import DeleteOptions, Deletion
 from penstock.kube.kinds import Obj
@@ -32,7 +32,7 @@ _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePe
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """What a write is about, and who writes how."""
+    """The object of a write, and who writes it how."""
 
     kind: ServedKind
     namespace: str
@@ -44,10 +44,10 @@ class WriteTarget:
     groups: tuple[str, ...] = ()
     """Those of the user."""
     warnings: list[str] = field(default_factory=list)
-    """Collects what the client should be warned of."""
+    """Warnings for the client; the write appends to it."""
 
     def missing(self) -> errors.ApiError:
-        """There is no such object."""
+        """The error that the object does not exist."""
         return errors.not_found(self.kind.group, self.kind.plural, self.name)
 
 
@@ -55,9 +55,9 @@ class Verbs:
     """The changing verbs over all kinds."""
 
     def __init__(
-        self, registry: Registry, gate: Gate, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, registry: Registry, admission: AdmissionPlugin, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._registry, self._gate, self._clock = registry, gate, clock
+        self._registry, self._admission, self._clock = registry, admission, clock
 
     def create(self, tx: Transaction, target: WriteTarget, given: Obj, *, operation: str = "Update") -> Obj:
         """Stores a new object."""
@@ -133,7 +133,7 @@ class Verbs:
         return self._replace(tx, target, result, old, operation="Apply"), False
 
     def delete(self, tx: Transaction, target: WriteTarget, options: DeleteOptions) -> tuple[Obj, bool]:
-        """Deletes; the object, and whether it is gone already."""
+        """Deletes; the object, and whether it has been removed."""
         kind = target.kind
         obj = self.current(tx, target)
         details = meta(obj)
@@ -147,7 +147,7 @@ class Verbs:
         return (obj, True) if left is None or meta(left)["uid"] != details["uid"] else (kind.served(left), False)
 
     def empty(self, tx: Transaction, namespace: str, after: tuple[str, str], limit: int) -> tuple[str, str] | None:
-        """Deletes the next objects of a namespace that is going; behind which to go on, None if that was the last."""
+        """Deletes the next objects of a terminating namespace; see `Deletion.empty`."""
         return self._deletion(tx).empty(namespace, after, limit)
 
     def current(self, tx: Transaction, target: WriteTarget) -> Obj:
@@ -158,7 +158,7 @@ class Verbs:
         return target.kind.served(obj)
 
     def restore_default_account(self, tx: Transaction, namespace: str) -> None:
-        """The ServiceAccount that Pods use unless they name another."""
+        """Creates the ServiceAccount `default` if it is missing: the one of Pods that name no other."""
         if tx.get("serviceaccounts", namespace, "default") is None:
             details = {
                 "name": "default",
@@ -215,29 +215,29 @@ class Verbs:
         _drop_nulls_of(kind, obj)
         walker.fill(obj)
         done = "UPDATE" if old else "CREATE"
-        occasion = AdmissionRequest(kind, target.namespace, target.user, done, target.groups, target.warnings)
-        governed, given = target.subresource in ("", "scale"), obj
-        if governed:
-            obj = self._gate.default(given, old, occasion)
+        request = AdmissionRequest(kind, target.namespace, target.user, done, target.groups, target.warnings)
+        admitted, given = target.subresource in ("", "scale"), obj
+        if admitted:
+            obj = self._admission.default(given, old, request)
         complaints = walker.check(obj)
         if complaints:
             raise errors.invalid(kind.group, kind.kind, meta(obj)["name"], complaints)
-        if governed:
+        if admitted:
             core_rules.complete(kind, obj, old, number=tx.version, now=now)
             try:
-                self._gate.validate(obj, old, occasion)
+                self._admission.validate(obj, old, request)
             except Denied as denied:
                 raise errors.bad_request(str(denied)) from None
         if operation == "Update":
             manager = Manager(target.manager, "Update", kind.api_version, target.subresource)
-            # As in Kubernetes: what was filled in for somebody is not theirs, so that others may apply it.
+            # As in Kubernetes, a manager does not own fields that were defaulted, so that others may apply them.
             apply.after_update(old, given, manager, walker, now)
             if obj is not given:
                 meta(obj)["managedFields"] = meta(given).get("managedFields")
                 _drop_nulls(meta(obj))
         if old is not None:
             return self._settle(tx, target, obj, old)
-        # Asked last, as in Kubernetes: an object that nobody would take is told so, whether its name is taken or not.
+        # Checked last, as in Kubernetes: an invalid object is reported as invalid even if its name exists.
         if tx.get(kind.resource, target.namespace, meta(obj)["name"]) is not None:
             raise errors.already_exists(kind.group, kind.plural, meta(obj)["name"])
         return kind.served(tx.put(kind.resource, kind.stored(obj)))
@@ -254,15 +254,15 @@ class Verbs:
         return kind.served(tx.put(kind.resource, stored))
 
     def check_identity(self, target: WriteTarget, obj: Obj) -> None:
-        """Raises if the object is not one of the place it is sent to."""
+        """Raises if kind, namespace or name of the object are not those of the path."""
         kind, details = target.kind, obj.get("metadata") or {}
         if not isinstance(details, dict):
             raise errors.bad_request("metadata is not an object")
         obj["metadata"] = details
-        asked = (obj.get("apiVersion", kind.api_version), obj.get("kind", kind.kind))
-        if asked != (kind.api_version, kind.kind):
+        given = (obj.get("apiVersion", kind.api_version), obj.get("kind", kind.kind))
+        if given != (kind.api_version, kind.kind):
             raise errors.bad_request(
-                f"the object provided is a {asked[1]} in {asked[0]}, but the path is that of "
+                f"the object provided is a {given[1]} in {given[0]}, but the path is that of "
                 f"{kind.kind} in {kind.api_version}"
             )
         if kind.namespaced and details.get("namespace") not in (None, "", target.namespace):
@@ -284,13 +284,12 @@ class Verbs:
     def _report_unknown(self, target: WriteTarget, dropped: list[str]) -> None:
         if not dropped or target.field_validation == "Ignore":
             return
-        told = [f'unknown field "{path}"' for path in sorted(dropped)[: errors.MAX_COMPLAINTS]]
+        unknown = [f'unknown field "{path}"' for path in sorted(dropped)[: errors.MAX_COMPLAINTS]]
         if target.field_validation == "Strict":
             kind, version = target.kind.kind, target.kind.version
-            raise errors.bad_request(
-                f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {", ".join(told)}'
-            )
-        target.warnings.extend(told)
+            why = f"strict decoding error: {', '.join(unknown)}"
+            raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+        target.warnings.extend(unknown)
 
 
 def _free_name(tx: Transaction, kind: ServedKind, namespace: str, prefix: str) -> str:
@@ -306,7 +305,7 @@ def _desired(obj: Obj) -> dict[str, Any]:
 
 
 def _content(obj: Obj) -> Obj:
-    """The object without what moves although nothing changed."""
+    """The object without fields that differ although nothing changed: version and times of managed fields."""
     details = dict(meta(obj))
     details.pop("resourceVersion", None)
     details["managedFields"] = [
@@ -316,7 +315,7 @@ def _content(obj: Obj) -> Obj:
 
 
 def _drop_nulls_of(kind: ServedKind, obj: Obj) -> None:
-    """Null means absent: everywhere in core kinds, and in custom ones where their schema has no place for it."""
+    """Null means absent: everywhere in core kinds, and in custom ones where their schema does not allow it."""
     walker = walker_of(kind)
     if kind.custom:
         walker.drop_nulls(obj)

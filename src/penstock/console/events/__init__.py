@@ -1,1 +1,1 @@
-"""The console's pages about events: those that come, one of them, what was given up, and a playground for filters."""
+"""The console's pages about events: live, search, a single event, dead letters, and a playground for filters."""

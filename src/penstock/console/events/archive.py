@@ -20,14 +20,14 @@ from penstock.history.schema.columns import HistoryProblem
 from penstock.runtime.errors import UserError
 
 MOST_RECORDS = 200_000
-"""Records of each topic, the newest, that are looked at where the tables do not have them."""
+"""Records of each topic, the newest, that are read if the tables do not have them yet."""
 FRESH_SECONDS = 1.0
 """Answers are of this moment, or of one so long ago."""
 LONGEST_SECONDS = 60.0
 """After so long it is opened anew: the tables have grown, and what was read of Kafka takes memory."""
 IDLE_SECONDS = 20.0
 PATIENCE_SECONDS = 30.0
-"""Whoever asks waits no longer than this."""
+"""Longest duration of a query."""
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Archive:
             with contextlib.suppress(UserError, asyncio.CancelledError):
                 await work
             raise UserError(
-                f"The history has no answer within {PATIENCE_SECONDS:.0f} s.", "Ask for a shorter time."
+                f"The query of the history took longer than {PATIENCE_SECONDS:.0f} s.", "Choose a shorter time range."
             ) from None
         finally:
             self._asking -= 1
@@ -74,12 +74,12 @@ class Archive:
         except HistoryProblem as problem:
             raise UserError(problem.what, problem.remedy) from None
         except KeyboardInterrupt:  # how the history says that it was interrupted
-            raise UserError("The question was interrupted.") from None
+            raise UserError("The query was interrupted.") from None
 
     def _current(self) -> History:
         now = self._clock()
-        away = self._history is not None and self._history.without_kafka is not None
-        if self._history is not None and (away or now - self._opened > LONGEST_SECONDS):
+        without_kafka = self._history is not None and self._history.without_kafka is not None
+        if self._history is not None and (without_kafka or now - self._opened > LONGEST_SECONDS):
             self._forget()
         if self._history is None:
             self._history, self._opened, self._moved = self._open(), now, now
@@ -93,7 +93,7 @@ class Archive:
             history.interrupt()
 
     def _leave(self) -> None:
-        """Nobody has asked for a while."""
+        """Whether there was no query for a while."""
         self._idle = None
         self._thread.submit(self._forget)
 

@@ -54,7 +54,7 @@ class Backtests:
     def start(self, trigger: str, since: str, namespace: str) -> Backtest:
         """Begins one. Raises UserError while another runs."""
         if self._running is not None and not self._running.done():
-            raise UserError("Another backtest runs.", "Wait until it has ended.")
+            raise UserError("Another backtest is running.", "Wait until it ends.")
         test = Backtest(trigger, since)
         self._kept[test.id] = test
         while len(self._kept) > KEPT:
@@ -118,11 +118,11 @@ class Backtests:
             if process is not None:
                 await _end(process)
         if process.returncode != 0:
-            raise UserError(_last_lines(errors) or f"The backtest ended with {process.returncode}.")
+            raise UserError(_last_lines(errors) or f"The backtest failed with exit code {process.returncode}.")
         try:
             report: dict[str, Any] = msgspec.json.decode(output)
         except msgspec.DecodeError:
-            raise UserError("The backtest gave no answer.", _last_lines(errors)) from None
+            raise UserError("The backtest returned no result.", _last_lines(errors)) from None
         return report
 
 

@@ -1,4 +1,4 @@
-"""An event's data as a person can look at it: JSON to fold, text, or bytes. Pure."""
+"""The data of an event for display: JSON as a tree that can be folded, text, or bytes. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from penstock.events import media_type
 
-# JSON as a tree that can be folded, with a limit on how much of it is shown. Pure.
-
 MOST_NODES = 1500
 MOST_CHARACTERS = 2000
 """Of one string."""
@@ -24,7 +22,7 @@ Kind = Literal["object", "array", "string", "number", "literal", "rest"]
 
 
 class Number(str):
-    """A number as it is written: 1.0 and 1e400 are to be seen as they came."""
+    """A number as it is written: 1.0 and 1e400 are shown unchanged."""
 
     __slots__ = ()
 
@@ -42,7 +40,7 @@ class JsonNode:
 
 
 def folded(data: bytes) -> JsonNode | None:
-    """The tree of a JSON document; None where it is none, or is nested too deeply to be looked at as one."""
+    """The tree of a JSON document; None if it is not JSON or nested too deeply."""
     try:
         value = json.loads(data, parse_float=Number, parse_int=Number, parse_constant=_refused)
         return _Folding().node(value, None, 0)
@@ -51,7 +49,7 @@ def folded(data: bytes) -> JsonNode | None:
 
 
 def _refused(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 class _Folding:
@@ -161,8 +159,6 @@ def _text(data: bytes) -> str | None:
         whole = len(data) > MOST_TEXT and error.start > MOST_TEXT - 4
         return shown[: error.start].decode() if whole else None
 
-
-# Moments and data in one line. Pure.
 
 DATA_SHOWN = 120
 BINARY = ("application/octet-stream", "application/x-protobuf", "application/protobuf")

@@ -1,4 +1,4 @@
-"""`/deadletters`: what was given up, by route and reason and one by one, and having it delivered once more."""
+"""`/deadletters`: dead letters, by route and reason and one by one, and redrives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.history.reader.history import History
 from penstock.history.reader.questions import DeadLetterFilter, NamedRoute
 from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import ClusterApi, Resource
-from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
+from penstock.operations.replays import ReplayOptions, ReplaySubject, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.operations.times import window
 from penstock.runtime.errors import UserError
 from penstock.settings import Settings
@@ -86,7 +86,7 @@ def route_named(text: str) -> NamedRoute:
     parts = text.split("/")
     kinds = {kind.lower(): kind for kind in KINDS}
     if len(parts) != 3 or parts[0].lower() not in kinds:
-        raise UserError(f"{text} is not a route.", "Write it as trigger/NAMESPACE/NAME.")
+        raise UserError(f"Invalid route {text}.", "Write trigger/NAMESPACE/NAME.")
     return NamedRoute(kinds[parts[0].lower()], parts[1], parts[2])
 
 
@@ -95,7 +95,7 @@ def route_text(one: DeadLetter | DeadLetterCount) -> str:
     return f"{(one.kind or '').lower()}/{one.namespace}/{one.name}" if one.name else ""
 
 
-def given_up(history: History, wanted: DeadLetterFilter, settings: Settings) -> FoundDeadLetters:
+def dead_letters(history: History, wanted: DeadLetterFilter, settings: Settings) -> FoundDeadLetters:
     """The answer."""
     counts, each = history.deadletter_counts(wanted), history.deadletters(wanted)
     return FoundDeadLetters(counts, each, blind_spots(history, settings))
@@ -117,7 +117,7 @@ def replay_line(replay: Obj) -> ReplayLine:
 
 
 def redrives(replays: Sequence[Obj]) -> list[ReplayLine]:
-    """The newest Replays of what was given up."""
+    """The newest redrives."""
     found = [replay for replay in replays if (replay.get("spec") or {}).get("deadLetters")]
     found.sort(key=lambda replay: str(replay["metadata"].get("creationTimestamp")), reverse=True)
     return [replay_line(replay) for replay in found[:MOST_REPLAYS]]
@@ -133,7 +133,7 @@ def requests_of(fields: Iterable[tuple[str, str]]) -> list[tuple[str, Obj]]:
     named = dict(values)
     since = named.get("since", "")
     if group := named.get("group"):
-        wishes = Wishes(since=since or None, given_up=True, reason=named.get("reason") or None)
+        wishes = ReplayOptions(since=since or None, dead_letters=True, reason=named.get("reason") or None)
         return [_request(group, wishes)]
     chosen: dict[str, list[str]] = {}
     for name, value in values:
@@ -141,14 +141,14 @@ def requests_of(fields: Iterable[tuple[str, str]]) -> list[tuple[str, Obj]]:
             route, _, ident = value.partition(" ")
             chosen.setdefault(route, []).append(ident)
     if not chosen:
-        raise UserError("Nothing is chosen.", "Mark the events that are to be delivered once more.")
+        raise UserError("No event is selected.", "Select at least one event.")
     return [
-        _request(route, Wishes(since=since or None, ids=tuple(dict.fromkeys(ids)), given_up=True))
+        _request(route, ReplayOptions(since=since or None, ids=tuple(dict.fromkeys(ids)), dead_letters=True))
         for route, ids in chosen.items()
     ]
 
 
-def _request(route: str, wishes: Wishes) -> tuple[str, Obj]:
+def _request(route: str, wishes: ReplayOptions) -> tuple[str, Obj]:
     named = route_named(route)
     return named.namespace or "", replay_of(ReplaySubject(named.kind or "", named.name or ""), wishes)
 
@@ -160,7 +160,7 @@ async def page(request: Request) -> Response:
     problem, answer = None, FoundDeadLetters([], [], [])
     try:
         asked = wanted.filter()
-        answer = await state.archive.ask(lambda history: given_up(history, asked, state.settings))
+        answer = await state.archive.ask(lambda history: dead_letters(history, asked, state.settings))
     except UserError as found:
         problem = found
     return render(

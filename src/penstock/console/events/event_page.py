@@ -1,4 +1,4 @@
-"""`/events/PARTITION/OFFSET`: one event, what happened to it, where it came from and what came of it."""
+"""`/events/PARTITION/OFFSET`: one event, its delivery attempts, and the other events of its trace."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from penstock.history.reader.answers import Attempt, Event, Traced
 from penstock.history.reader.history import History
 from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import TRIGGERS, ClusterApi, NotThere, is_paused
-from penstock.operations.formatting import RESULTS, came_of, route_text
+from penstock.operations.formatting import RESULTS, result_text, route_text
 from penstock.runtime.errors import UserError
 
 MOST_ATTEMPTS = 200
 MOST_ROUTES = 100
 MOST_RELATED = 50
 CURL_LIMIT = 16 * 1024
-"""Longer commands are not put into the page: the data is downloaded instead."""
+"""Longer commands are not shown: the data can be downloaded instead."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """What is known of an event."""
+    """An event with its attempts and its parents."""
 
     traced: Traced
     parents: list[Event]
@@ -62,7 +62,7 @@ class AttemptRow:
     after: str
     route: str
     stage: str
-    came: str
+    outcome: str
     due: str
 
 
@@ -103,7 +103,7 @@ def rows_of(event: Event, attempts: Sequence[Attempt]) -> list[AttemptRow]:
             f"+{span_text(max(0.0, (attempt.start - event.arrival).total_seconds()))}",
             route_text(attempt),
             STAGES.get(attempt.stage, attempt.stage) or "the subscriber",
-            came_of(attempt, span_text(attempt.duration)),
+            result_text(attempt, span_text(attempt.duration)),
             clock(attempt.due) if attempt.due is not None else "",
         )
         for number, attempt in enumerate(attempts[:MOST_ATTEMPTS], 1)
@@ -111,7 +111,7 @@ def rows_of(event: Event, attempts: Sequence[Attempt]) -> list[AttemptRow]:
 
 
 def relatives(parents: Sequence[Event], traced: Traced) -> tuple[list[Relative], list[Relative]]:
-    """What came before it, the oldest first, and what came of it, as a tree."""
+    """Earlier events of its trace, the oldest first, and the events caused by it, as a tree."""
     before = [Relative(event, 0, clock(event.arrival)) for event in reversed(parents[:MOST_RELATED])]
     after = [Relative(one.event, depth, clock(one.event.arrival)) for one, depth in _descendants(traced, 0)]
     return before, after[:MOST_RELATED]
@@ -222,7 +222,7 @@ async def _event(request: Request) -> Event:
 
 
 async def download(request: Request) -> Response:
-    """The data as it came, as a file: never as a page of the console's."""
+    """The unchanged data as a download, never rendered by the browser."""
     event = await _event(request)
     headers = {"Content-Disposition": disposition(file_name(cloud_event(event)))}
     return Response(event.data or b"", media_type="application/octet-stream", headers=headers)
@@ -234,7 +234,7 @@ async def resend(request: Request) -> Response:
     places = await run_in_threadpool(places_of, api)
     place = places.get(event.target)
     if place is None:
-        raise UserError("The Broker or channel that accepted this event is gone.")
+        raise UserError("The Broker or channel that accepted this event no longer exists.")
     await send_again(cloud_event(event), place, api, given.get("account", "").strip() or _account(request, place))
     query = urlencode({"resent": place.label})
     return back(f"/events/{event.partition}/{event.offset}?{query}")

@@ -1,4 +1,4 @@
-"""`/playground`: a filter that is typed, tried on recent events, part by part; and backtested over the history."""
+"""`/playground`: tries a filter on recent events, part by part, shows the Trigger for it, and backtests it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,6 @@ from penstock.resources.trigger import GROUP, KIND
 from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
-# A filter as it is typed: what is meant by the text, what the API would say to it, and the Trigger it belongs to.
-# Pure, but for the settings that admission asks for.
-
 NAME, SUBSCRIBER = "my-trigger", "http://127.0.0.1:9000/"
 LONGEST = 16 * 1024
 
@@ -64,7 +61,7 @@ def filters_of(text: str) -> Any:
     What is neither a list nor a map in YAML is an expression: `type = 'order'` is one, and is a string in YAML too.
     """
     if len(text) > LONGEST:
-        raise UserError(f"The filter has {len(text):,} characters; at most {LONGEST:,} are tried.")
+        raise UserError(f"The filter has {len(text):,} characters; the maximum is {LONGEST:,}.")
     stripped = text.strip()
     if not stripped:
         return []
@@ -72,7 +69,7 @@ def filters_of(text: str) -> Any:
         found = yaml.safe_load(stripped)
     except yaml.YAMLError as error:
         if _looks_like_yaml(stripped):
-            raise UserError(f"This is not YAML: {' '.join(str(error).split())}") from None
+            raise UserError(f"Invalid YAML: {' '.join(str(error).split())}") from None
         found = None
     match found:
         case {"spec": {"filters": filters}} | {"filters": filters}:
@@ -168,7 +165,7 @@ class TriedEvent:
 
 @dataclass(frozen=True)
 class FilterOutcome:
-    """What came of a filter."""
+    """The result of trying a filter."""
 
     shown: list[TriedEvent]
     notes: list[str]
@@ -204,7 +201,7 @@ def recent(
 def outcome_of(
     typed: Typed, broker: AcceptingTarget | None, events: Sequence[Event], notes: list[str], state: EventsState
 ) -> FilterOutcome:
-    """What comes of the filter; an invalid one is reported in the API's words."""
+    """The result of the filter; an invalid one is reported like the API does."""
     namespace, name = (broker.namespace, broker.name) if broker is not None else ("default", "default")
     try:
         trigger = trigger_of(filters_of(typed.text), namespace, name)
@@ -246,7 +243,7 @@ async def page(request: Request) -> Response:
 
 
 async def tries(request: Request) -> Response:
-    """What comes of the filter, for the script of the page."""
+    """The result of the filter, for the script of the page."""
     _, _, outcome = await _outcome(request, Typed.read(request.query_params))
     return fragment("events/outcome.html", outcome=outcome)
 
@@ -259,7 +256,7 @@ async def backtest(request: Request) -> Response:
     places = await run_in_threadpool(places_of, console_of(request).api(request))
     broker = chosen(places, typed.broker)
     if broker is None:
-        raise UserError("There is no Broker whose events could be tried.", "Make one: penstock create broker")
+        raise UserError("There is no Broker with events to try.", "Create one: penstock create broker")
     trigger = trigger_of(filters_of(typed.text), broker.namespace, broker.name)
     admitted(trigger, state.settings)
     test = state.backtests.start(yaml_of(trigger), typed.since, broker.namespace)

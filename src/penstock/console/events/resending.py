@@ -1,6 +1,6 @@
-"""An event to its Broker or channel once more: as whom, and what is said where it is not accepted.
+"""Sends an event to its Broker or channel again; formats it as a command or JSON.
 
-A place with an audience takes tokens for it. They are those of a ServiceAccount, asked for from the API with the rights
+A Broker or channel with an audience requires a token of a ServiceAccount, requested from the API with the permissions
 of the user. An API key cannot be had here, since only digests of keys are kept: there a command says the rest.
 """
 
@@ -21,8 +21,6 @@ from penstock.operations.cluster_api import ClusterApi, NotReached
 from penstock.operations.sending import SendingAddress, Sent, client_for, credentials_to, post
 from penstock.runtime.errors import UserError
 
-# An event as text to be taken elsewhere: a command that sends it, or CloudEvents JSON. Pure.
-
 LONGEST_ARGUMENT = 64 * 1024
 """Half of what Linux lets a single argument have."""
 
@@ -40,21 +38,21 @@ def as_json(event: CloudEvent) -> str:
     return json_format.encode(event).decode()
 
 
-def as_curl(event: CloudEvent, place: AcceptingTarget | None, account: str = "") -> str:
-    """A command that sends the event again, with a token of the ServiceAccount where the place asks for one. Data that
+def as_curl(event: CloudEvent, target: AcceptingTarget | None, account: str = "") -> str:
+    """A command that sends the event again, with a token of the ServiceAccount if one is required. Data that
     is too long for a command is taken from a file.
     """
     headers, body = http.to_binary(event)
-    address = place.address if place is not None else SendingAddress("")
+    address = target.address if target is not None else SendingAddress("")
     lines = [f"curl {shlex.quote(address.url or 'http://ADDRESS')}"]
     lines += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers]
     before = ""
-    if place is not None and address.audience:
-        asked = ["kubectl", "create", "token", account, "-n", place.namespace, "--audience", address.audience]
+    if target is not None and address.audience:
+        asked = ["kubectl", "create", "token", account, "-n", target.namespace, "--audience", address.audience]
         lines.append(f'-H "Authorization: Bearer $({shlex.join(asked)})"')
-    if place is not None and address.authorities:
-        file = f"{place.name}-ca.pem"
-        shown = ["kubectl", "get", place.kind.lower(), place.name, "-n", place.namespace]
+    if target is not None and address.authorities:
+        file = f"{target.name}-ca.pem"
+        shown = ["kubectl", "get", target.kind.lower(), target.name, "-n", target.namespace]
         before = f"{shlex.join(shown)} -o jsonpath='{{.status.address.CACerts}}' > {shlex.quote(file)}\n"
         lines.append(f"--cacert {shlex.quote(file)}")
     if not any(name.lower() == http.CONTENT_TYPE for name, _ in headers):
@@ -68,12 +66,12 @@ def as_curl(event: CloudEvent, place: AcceptingTarget | None, account: str = "")
     return f"{before}printf %s {encoded} | base64 -d | " + _joined([*lines, "--data-binary @-"])
 
 
-def as_send(event: CloudEvent, place: AcceptingTarget, sender: str) -> str:
+def as_send(event: CloudEvent, target: AcceptingTarget, sender: str) -> str:
     """`penstock send` with the event as it is; `sender` are the flags that say who sends. Data that is too long for a
     command is taken from a file.
     """
-    flag = "--broker" if place.kind == "Broker" else "--channel"
-    to = [f"{flag} {place.name}", f"--namespace {place.namespace}", sender]
+    flag = "--broker" if target.kind == "Broker" else "--channel"
+    to = [f"{flag} {target.name}", f"--namespace {target.namespace}", sender]
     text = as_json(event)
     if len(text.encode()) <= LONGEST_ARGUMENT:
         return f"printf %s {shlex.quote(text)} | \\\n  " + _joined(["penstock send --event -", *to])
@@ -113,64 +111,64 @@ DEFAULT_ACCOUNT = "default"
 """Every namespace has it."""
 
 
-async def send_again(event: CloudEvent, place: AcceptingTarget, api: ClusterApi, account: str) -> None:
-    """Sends the event to the place, as the ServiceAccount where it asks for tokens. Raises UserError where it is not
+async def send_again(event: CloudEvent, target: AcceptingTarget, api: ClusterApi, account: str) -> None:
+    """Sends the event, as the ServiceAccount if a token is required. Raises UserError where it is not
     accepted.
     """
-    if not place.address.url:
-        raise UserError(f"The {place.label} has no address yet.", "Is it Ready?")
-    token = await run_in_threadpool(token_for, place, api, account) if place.address.audience else ""
+    if not target.address.url:
+        raise UserError(f"The {target.label} has no address yet.", "Check that it is Ready.")
+    token = await run_in_threadpool(token_for, target, api, account) if target.address.audience else ""
     try:
-        credentials = credentials_to(place.address, token)
+        credentials = credentials_to(target.address, token)
     except ValueError as error:
-        raise UserError(f"The {place.label} cannot be sent to: {error}.") from None
+        raise UserError(f"Cannot send to the {target.label}: {error}.") from None
     async with client_for(credentials) as client:
-        sent = await post(client, place.address.url, event, credentials)
+        sent = await post(client, target.address.url, event, credentials)
     if not sent.accepted:
-        raise refusal(sent, event, place, account)
+        raise refusal(sent, event, target, account)
 
 
-def account_of(user: str, place: AcceptingTarget) -> str:
+def account_of(user: str, target: AcceptingTarget) -> str:
     """The proposed ServiceAccount: the user's own where it is in the namespace of the Broker or channel."""
-    prefix, _, named = user.rpartition(f":{place.namespace}:")
+    prefix, _, named = user.rpartition(f":{target.namespace}:")
     return named if prefix == ACCOUNTS and named else DEFAULT_ACCOUNT
 
 
-def token_for(place: AcceptingTarget, api: ClusterApi, account: str) -> str:
-    """A token of the ServiceAccount for the place. Raises UserError. Blocks."""
+def token_for(target: AcceptingTarget, api: ClusterApi, account: str) -> str:
+    """A token of the ServiceAccount for the target. Raises UserError. Blocks."""
     try:
-        return api.token(place.namespace, account, place.address.audience)
+        return api.token(target.namespace, account, target.address.audience)
     except NotReached:
         raise
     except UserError as problem:
         raise UserError(
-            f"The {place.label} takes events only with a token for its audience, and there is none of the "
+            f"The {target.label} requires a token for its audience, and none could be created for the "
             f"ServiceAccount {account}: {problem.what}",
-            f"Name a ServiceAccount of {place.namespace} of which you may make tokens (the verb create on "
+            f"Choose a ServiceAccount of {target.namespace} for which you may create tokens (the verb create on "
             "serviceaccounts/token).",
         ) from None
 
 
-def refusal(sent: Sent, event: CloudEvent, place: AcceptingTarget, account: str) -> UserError:
+def refusal(sent: Sent, event: CloudEvent, target: AcceptingTarget, account: str) -> UserError:
     """What happened to an event that was not accepted, and what to do."""
     if sent.status is None:
-        return UserError(f"The {place.label} does not answer at {sent.url}: {sent.problem}.")
+        return UserError(f"The {target.label} is unreachable at {sent.url}: {sent.problem}.")
     reason = f": {sent.problem}" if sent.problem else "."
-    what = f"The {place.label} did not accept it and answered {_status(sent.status)}{reason}"
-    if sent.status == HTTPStatus.UNAUTHORIZED and not place.address.audience:
+    what = f"The {target.label} did not accept the event and responded with {_status(sent.status)}{reason}"
+    if sent.status == HTTPStatus.UNAUTHORIZED and not target.address.audience:
         return UserError(
             what,
-            "It accepts only events with an API key. The console has no keys: only their digests "
-            f"are stored. With the key in the file key.txt (penstock keys create {place.name} NAME --namespace "
-            f"{place.namespace} > key.txt makes one), this sends the event:",
-            (as_send(event, place, "--token @key.txt"),),
+            "It accepts only events with an API key, and the console has no keys: only their digests "
+            f"are stored. With the key in the file key.txt (penstock keys create {target.name} NAME --namespace "
+            f"{target.namespace} > key.txt makes one), this sends the event:",
+            (as_send(event, target, "--token @key.txt"),),
         )
-    if sent.status == HTTPStatus.FORBIDDEN and place.address.audience:
+    if sent.status == HTTPStatus.FORBIDDEN and target.address.audience:
         return UserError(
             what,
-            f"The ServiceAccount {account} may not send this. EventPolicies say who may (penstock get eventpolicies "
-            f"--namespace {place.namespace}): name another on the event's page, or put it in place of NAME here:",
-            (as_send(event, place, "--service-account NAME"),),
+            f"The ServiceAccount {account} is not authorized by the EventPolicies (penstock get eventpolicies "
+            f"--namespace {target.namespace}): choose another on the event's page, or replace NAME here:",
+            (as_send(event, target, "--service-account NAME"),),
         )
     return UserError(what)
 

@@ -1,4 +1,4 @@
-"""`/events`: the events that came, by time, type, source, id, target and any condition, page by page."""
+"""`/events`: accepted events by time, type, source, id, target and any condition, page by page."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SearchForm:
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> SearchForm:
-        """Of a request. Who asks for an id means it whenever it came."""
+        """From a request. A search for an id has no time limit by default."""
         given = {name: query[name].strip() for name in FIELDS if name in query}
         return cls(**({"since": ""} if given.get("id") and "since" not in given else {}) | given)
 
@@ -98,7 +98,7 @@ def position(text: str) -> Position:
         arrival, partition, offset = text.split("_")
         return Position(parse_rfc3339(arrival), int(partition), int(offset))
     except ValueError:
-        raise UserError("This address leads to no page of the list.", "Search again.") from None
+        raise UserError("This page of the list does not exist.", "Search again.") from None
 
 
 def position_text(event: Event) -> str:
@@ -110,7 +110,9 @@ def blind_spots(history: History, settings: Settings) -> list[str]:
     """What the answer did not look at."""
     notes = []
     if history.without_kafka is not None:
-        notes.append(f"Kafka does not answer ({history.without_kafka}): only what the history has was looked at.")
+        notes.append(
+            f"Kafka is unreachable ({history.without_kafka}): the result contains only what is in the history."
+        )
     elif not settings.history:
         notes.append(
             "The history is off: only what Kafka still holds can be seen. Start with history=true to keep more."

@@ -1,4 +1,4 @@
-"""What the pages about events share: the history, what comes, and the backtests that run."""
+"""The state of the pages about events: history, live events and backtests; and the Brokers and channels by uid."""
 
 from __future__ import annotations
 
@@ -38,13 +38,10 @@ class EventsState:
 
 
 def events_state(request: Request) -> EventsState:
-    """What the pages about events share, for operators only. Raises NotForYou."""
+    """The state of the pages about events, for operators only. Raises OperatorsOnly."""
     console_of(request).only_operators(request)
     state: EventsState = request.app.state.events
     return state
-
-
-# Brokers and channels as events know them: by uid, with a name for people and an address to send to.
 
 
 @dataclass(frozen=True)

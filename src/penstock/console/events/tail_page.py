@@ -1,4 +1,4 @@
-"""`/events/live`: events, or deliveries, while one looks; where more come than one can read, a sample."""
+"""`/events/live`: live events or deliveries; a sample if there are too many to read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.console.console import console_of
 from penstock.console.events.data_view import beginning, clock
 from penstock.console.events.playground_page import predicate_of
 from penstock.console.events.state import events_state, places_of
-from penstock.console.events.tails import Away, Message, Nothing, Sampled, ShownRecord
+from penstock.console.events.tails import Message, Nothing, Sampled, ShownRecord, Unreachable
 from penstock.console.events.timeline import span_text
 from penstock.console.live import message, stream
 from penstock.console.pages import render
@@ -27,9 +27,6 @@ from penstock.events.event import MalformedEvent
 from penstock.kafka.live import LiveSelection
 from penstock.kafka.ranges import LogRecord
 from penstock.operations.formatting import RESULTS
-
-# Events and deliveries as they come, for any number of viewers: one reader for all, and none without viewers.
-
 
 RETRY = b"retry: 2000\n\n"
 """So many milliseconds a browser waits before it asks again."""
@@ -52,7 +49,7 @@ async def page(request: Request) -> Response:
 
 
 async def follow(request: Request) -> Response:
-    """`/live/events`: what comes, as server-sent events. Raises UserError for a filter that is none."""
+    """`/live/events`: live events or deliveries, as server-sent events. Raises Problem for an invalid filter."""
     state, query = events_state(request), request.query_params
     selection = LiveSelection(predicate_of(query.get("filter", "")), query.get("target") or None)
     is_attempts = query.get("what") == "deliveries"
@@ -78,7 +75,7 @@ def shape(one: Message, is_attempts: bool) -> dict[str, Any] | None:
             return _attempt_line(record) if is_attempts else _event_line(record)
         case Sampled(shown, of):
             return {"sample": {"shown": shown, "of": of}}
-        case Away(reason):
+        case Unreachable(reason):
             return {"problem": f"Kafka cannot be read: {reason}."}
         case Nothing():
             return {"beat": True}

@@ -42,15 +42,15 @@ class ShownRecord:
 
 @dataclass(frozen=True)
 class Sampled:
-    """So many were shown of those that came within a second."""
+    """How many records of the last second were shown."""
 
     shown: int
     of: int
 
 
 @dataclass(frozen=True)
-class Away:
-    """Why nothing comes."""
+class Unreachable:
+    """Kafka is unreachable, for this reason."""
 
     reason: str
 
@@ -67,11 +67,11 @@ class LiveRecords(Protocol):
         """What has come. Raises KafkaAway."""
 
     def leave_out(self, seconds: float) -> Mapping[str, int]:
-        """Reads nothing for so long; how many records of each topic it went past meanwhile. Raises KafkaAway."""
+        """Pauses reading for so long; returns how many records of each topic it skipped. Raises KafkaAway."""
 
 
 class Viewer:
-    """Somebody who looks."""
+    """An open live page."""
 
     def __init__(
         self, selection: LiveSelection, is_attempts: bool, clock: Callable[[], float] = time.monotonic
@@ -99,11 +99,11 @@ class Viewer:
 
     @property
     def has_enough(self) -> bool:
-        """Whether nothing that comes within this second would be shown, whatever it is."""
+        """Whether the limit of this second is reached, so that no more records would be shown."""
         return self._wants_all and self._sample.is_full
 
     def leave_out(self, count: int) -> list[Message]:
-        """So many records came and were not read."""
+        """How many records were skipped."""
         self._found = []
         self._sample.leave_out(count)
         self._sample.turn()
@@ -126,7 +126,7 @@ class Tails:
         self._thread = low_priority_thread("tails")
 
     async def watch(self, selection: LiveSelection, is_attempts: bool) -> AsyncGenerator[Message]:
-        """What comes, until the console stops or the caller has seen enough. Raises what the reader failed with."""
+        """Live records, until the console stops or the caller ends the iteration. Raises the error of the reader."""
         viewer = Viewer(selection, is_attempts)
         self._viewers.add(viewer)
         try:
@@ -138,7 +138,7 @@ class Tails:
     def check_limit(self) -> None:
         """Raises UserError where as many look as may."""
         if len(self._viewers) >= MOST_VIEWERS:
-            raise UserError(f"{MOST_VIEWERS} pages follow what comes already.", "Close some of them.")
+            raise UserError(f"{MOST_VIEWERS} live pages are already open.", "Close some of them.")
 
     async def close(self) -> None:
         """Ends the reader."""
@@ -173,9 +173,9 @@ class Tails:
         while (wanted := self._topics()) and not self._stopping.is_set():
             try:
                 await self._read_topics(wanted)
-            except KafkaAway as away:
+            except KafkaAway as error:
                 for viewer in self._viewers:
-                    viewer.put([Away(str(away))])
+                    viewer.put([Unreachable(str(error))])
                 await asyncio.sleep(POLL_SECONDS * 8)
 
     async def _read_topics(self, wanted: tuple[str, ...]) -> None:
@@ -213,7 +213,7 @@ def is_marker(record: LogRecord) -> bool:
     return any(name == headers.MARKER for name, _ in record.headers)
 
 
-Message = ShownRecord | Sampled | Away | Nothing
+Message = ShownRecord | Sampled | Unreachable | Nothing
 
 Follow = Callable[..., AbstractContextManager[LiveRecords]]
 """Opens a reader of some topics. Raises KafkaAway."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.history.reader.answers import Attempt, Event
-from penstock.operations.formatting import came_of, route_text
+from penstock.operations.formatting import result_text, route_text
 
 MOST_LANES = 40
 TICKS = 4
@@ -111,8 +111,8 @@ def _bar(event: Event, number: int, attempt: Attempt, seconds: float) -> Bar:
     width = max(NARROWEST, _place(start + attempt.duration, seconds) - left)
     stage = STAGES.get(attempt.stage, attempt.stage)
     to = f" to {stage}" if stage else ""
-    came = came_of(attempt, span_text(attempt.duration))
-    label = f"attempt {attempt.attempt}{to}, after {span_text(max(0.0, start))}: {came}"
+    outcome = result_text(attempt, span_text(attempt.duration))
+    label = f"attempt {attempt.attempt}{to}, after {span_text(max(0.0, start))}: {outcome}"
     return Bar(number, round(left, 3), round(width, 3), attempt.result, label)
 
 

@@ -1,6 +1,7 @@
-"""What leads where, from the objects of the API: Brokers and channels, their routes, subscribers, dead letter sinks.
+"""The graph of the map, from the objects of the API: Brokers and channels, their routes, subscribers and dead letter
+sinks, with the state of each; and a short cache of the objects for all pages.
 
-Pure. A band is a Broker or channel with its routes; bands stand below each other on the map.
+A band is a Broker or channel with its routes; bands stand below each other on the map.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class RouteNode:
 
     @property
     def text(self) -> str:
-        """What a search looks at."""
+        """The text that a search matches."""
         parts = (self.key, self.state, self.wants, self.subscriber.title, self.subscriber.detail)
         return " ".join(parts).lower()
 
@@ -195,8 +196,6 @@ def _is_behind_a_channel(obj: Obj) -> bool:
     return obj["kind"] != "Channel" and any(owner.get("kind") == "Channel" for owner in owners)
 
 
-# The objects of the map, read from the API once for all pages that ask within a moment.
-
 FRESH_SECONDS = 2.0
 MOST = 50
 
@@ -238,11 +237,8 @@ class RecentObjects:
             self._kept.clear()
 
 
-# How a route, Broker or channel is, in a word and a sentence. Pure.
-
-
 def state_of(obj: dict[str, Any]) -> tuple[str, str]:
-    """`ready`, `paused`, `expiring`, `failing` or `not ready`, and why: what is wrong comes first."""
+    """`ready`, `paused`, `expiring`, `failing` or `not ready`, and why; problems take precedence."""
     conditions = (obj.get("status") or {}).get("conditions")
     ready, delivering = find(conditions, "Ready") or {}, find(conditions, DELIVERING) or {}
     if ready.get("status") != "True":

@@ -21,7 +21,7 @@ def show(request: Request) -> Response:
 
 
 def picture(request: Request) -> Response:
-    """The picture alone, for the script that renews it."""
+    """The picture alone, for the script that refreshes it."""
     return fragment("map/picture.html", **_values(request))
 
 
@@ -40,7 +40,7 @@ def _values(request: Request) -> dict[str, Any]:
 
 
 def narrowed(bands: list[Band], query: str) -> list[Band]:
-    """What a search leaves: routes of which every word is found, or whole bands by their names."""
+    """The result of a search: routes that contain every word, or whole bands by their names."""
     words = query.lower().split()
     if not words:
         return bands

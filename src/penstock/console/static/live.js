@@ -1,4 +1,4 @@
-// Numbers that move: follows a stream of the console while the page can be seen, and says when it does not come.
+// Live numbers: follows a stream of the console while the page is visible, and shows when it is interrupted.
 
 /** Calls `take(message)` for each message of the stream at `path`. While the page is hidden nothing is asked for. */
 export function follow(path, take) {
@@ -21,7 +21,7 @@ export function follow(path, take) {
     source.onerror = async () => {
       say("not connected", false);
       if (source.readyState !== EventSource.CLOSED) return;
-      // The browser does not say why: ask once more. Where the session has ended, the form to sign in is shown.
+      // The browser does not report the reason: fetch again. Where the session has ended, the form to sign in is shown.
       const answer = await fetch(path, { headers: { Accept: "application/json" } });
       if (answer.status === 401) location.reload();
       else answer.body.cancel();

@@ -1,1 +1,1 @@
-"""One module per kind: from its spec to its status and its routes."""
+"""The reconcilers, one module per kind, and what they share."""

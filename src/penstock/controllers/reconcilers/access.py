@@ -1,4 +1,4 @@
-"""Identities of senders and policies of targets: what statuses and routes need of both where OIDC is enabled."""
+"""ServiceAccounts of senders and EventPolicies of targets, for statuses and routes where OIDC is enabled."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from penstock.kube.kinds import (
 )
 from penstock.oidc.names import account_of, audience_of
 from penstock.resources import features
-from penstock.resources.eventpolicy import NOBODY, OPEN, EventPolicy, SenderIdentity, TargetAccess
+from penstock.resources.eventpolicy import NO_IDENTITY, OPEN, EventPolicy, SenderIdentity, TargetAccess
 from penstock.resources.metadata import controller_of, controller_reference
-from penstock.resources.parallel import ingress_name as parallel_ingress
-from penstock.resources.sequence import part_name as sequence_part
+from penstock.resources.parallel import ingress_name
+from penstock.resources.sequence import part_name
 
 OIDC_LABEL = "eventing.knative.dev/oidc"
 
-_WAY_IN: Mapping[Kind, Callable[[str], str]] = {
+_ENTRY_CHANNEL: Mapping[Kind, Callable[[str], str]] = {
     CHANNEL: lambda name: name,
-    SEQUENCE: lambda name: sequence_part(name, 0),
-    PARALLEL: parallel_ingress,
+    SEQUENCE: lambda name: part_name(name, 0),
+    PARALLEL: ingress_name,
 }
-"""Objects that take events by a channel that they own, and its name."""
+"""Kinds that accept events at a channel that they own, with the name of that channel."""
 
 
-def account_name(world: ReconcilerContext, me: Observer, kind: Kind, name: str) -> str:
-    """The ServiceAccount as which the object of this name sends; empty where OIDC is disabled. `me` is enqueued when
-    that changes."""
-    enabled = features.enabled_by(features.OIDC, features_of(world, me))
+def account_name(context: ReconcilerContext, me: Observer, kind: Kind, name: str) -> str:
+    """The ServiceAccount of the object of this name; empty where OIDC is disabled. `me` is enqueued when that
+    changes."""
+    enabled = features.enabled_by(features.OIDC, features_of(context, me))
     return account_of(kind.group, kind.kind, name) if enabled else ""
 
 
-async def identity_of(world: ReconcilerContext, me: Observer, kind: Kind, obj: Obj) -> SenderIdentity:
-    """The ServiceAccount as which the object sends, made if it is not there; removed where OIDC is disabled."""
+async def identity_of(context: ReconcilerContext, me: Observer, kind: Kind, obj: Obj) -> SenderIdentity:
+    """The ServiceAccount with which the object sends, created if missing; deleted where OIDC is disabled."""
     metadata = obj["metadata"]
     account = account_of(kind.group, kind.kind, metadata["name"])
     key = Key(metadata["namespace"], account)
-    if not features.enabled_by(features.OIDC, features_of(world, me)):
+    if not features.enabled_by(features.OIDC, features_of(context, me)):
         if (obj.get("status") or {}).get("auth"):
-            await _remove(world, me, key, metadata["uid"])
-        return NOBODY
-    found = world.tracker.look(me, SERVICE_ACCOUNT_KIND, key)
+            await _remove(context, me, key, metadata["uid"])
+        return NO_IDENTITY
+    found = context.tracker.look(me, SERVICE_ACCOUNT_KIND, key)
     if found is None:
         try:
-            await world.create(SERVICE_ACCOUNT_KIND, service_account(kind, obj, account))
+            await context.create(SERVICE_ACCOUNT_KIND, service_account(kind, obj, account))
         except (Unavailable, Conflict):
             raise
         except KubeError as error:
@@ -69,7 +69,7 @@ async def identity_of(world: ReconcilerContext, me: Observer, kind: Kind, obj: O
 
 
 def service_account(kind: Kind, obj: Obj, account: str) -> Obj:
-    """The ServiceAccount of an object, as it is created. It goes when the object goes."""
+    """The ServiceAccount of an object, to be created. It is deleted with the object."""
     metadata = obj["metadata"]
     owner = controller_reference({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata})
     description = f'Service Account for OIDC Authentication for {kind.kind} "{metadata["name"]}"'
@@ -86,14 +86,16 @@ def service_account(kind: Kind, obj: Obj, account: str) -> Obj:
     }
 
 
-def access_of(world: ReconcilerContext, me: Observer, kind: Kind, obj: Obj) -> TargetAccess:
+def access_of(context: ReconcilerContext, me: Observer, kind: Kind, obj: Obj) -> TargetAccess:
     """Who may send to the object."""
-    data = features_of(world, me)
+    data = features_of(context, me)
     if not features.enabled_by(features.OIDC, data):
         return OPEN
     metadata = obj["metadata"]
     audience = audience_of(kind.group, kind.kind, metadata["namespace"], metadata["name"])
-    applying = [policy for policy in _policies(world, metadata["namespace"]) if _applies(world, me, policy, kind, obj)]
+    applying = [
+        policy for policy in _policies(context, metadata["namespace"]) if _applies(context, me, policy, kind, obj)
+    ]
     return TargetAccess(
         audience,
         features.authorization_mode(data),
@@ -102,26 +104,26 @@ def access_of(world: ReconcilerContext, me: Observer, kind: Kind, obj: Obj) -> T
     )
 
 
-def tell_of_policies(world: ReconcilerContext, workers: ReconcilerWorkers, kinds: tuple[Kind, ...]) -> None:
-    """Has the objects of these kinds looked at again when an EventPolicy of their namespace changes."""
+def enqueue_on_policy_changes(context: ReconcilerContext, workers: ReconcilerWorkers, kinds: tuple[Kind, ...]) -> None:
+    """Has the objects of these kinds reconciled when an EventPolicy of their namespace changes."""
 
     def changed(key: Key, _: Obj | None) -> None:
         for kind in kinds:
-            for obj in world.tracker.informer(kind).all():
+            for obj in context.tracker.informer(kind).all():
                 if (found := key_of(obj)).namespace == key.namespace:
                     workers.enqueue((kind.queue, found))
 
-    world.tracker.informer(EVENT_POLICY).listen(changed)
+    context.tracker.informer(EVENT_POLICY).listen(changed)
 
 
-def _policies(world: ReconcilerContext, namespace: str) -> list[EventPolicy]:
-    stored = (obj for obj in world.tracker.informer(EVENT_POLICY).all() if key_of(obj).namespace == namespace)
+def _policies(context: ReconcilerContext, namespace: str) -> list[EventPolicy]:
+    stored = (obj for obj in context.tracker.informer(EVENT_POLICY).all() if key_of(obj).namespace == namespace)
     return sorted((EventPolicy.read(obj) for obj in stored), key=lambda policy: policy.name)
 
 
-def _applies(world: ReconcilerContext, me: Observer, policy: EventPolicy, kind: Kind, obj: Obj) -> bool:
-    """Whether the policy is for the object, or for what the object takes events for: the channel that does the work of
-    a Channel, or takes the events of a flow, is as guarded as that."""
+def _applies(context: ReconcilerContext, me: Observer, policy: EventPolicy, kind: Kind, obj: Obj) -> bool:
+    """Whether the policy applies to the object, or to the owner for which it accepts events: the backing channel of a
+    Channel, or the first channel of a flow, must be protected like its owner."""
     metadata = obj["metadata"]
     if policy.applies_to(kind.group, kind.kind, metadata["name"], metadata.get("labels") or {}):
         return True
@@ -129,16 +131,16 @@ def _applies(world: ReconcilerContext, me: Observer, policy: EventPolicy, kind: 
     if owner is None:
         return False
     owner_kind, name = Kind(str(owner.get("apiVersion")), str(owner.get("kind"))), str(owner.get("name"))
-    way_in = _WAY_IN.get(owner_kind)
-    if way_in is None or metadata["name"] != way_in(name):
+    entry_channel = _ENTRY_CHANNEL.get(owner_kind)
+    if entry_channel is None or metadata["name"] != entry_channel(name):
         return False
-    found = world.tracker.look(me, owner_kind, Key(metadata["namespace"], name))
-    return found is not None and _applies(world, me, policy, owner_kind, found)
+    found = context.tracker.look(me, owner_kind, Key(metadata["namespace"], name))
+    return found is not None and _applies(context, me, policy, owner_kind, found)
 
 
-async def _remove(world: ReconcilerContext, me: Observer, key: Key, owner: str) -> None:
-    found = world.tracker.look(me, SERVICE_ACCOUNT_KIND, key)
+async def _remove(context: ReconcilerContext, me: Observer, key: Key, owner: str) -> None:
+    found = context.tracker.look(me, SERVICE_ACCOUNT_KIND, key)
     if found is None or (controller_of(found) or {}).get("uid") != owner:
         return
     with contextlib.suppress(NotFound):
-        await world.api.delete(SERVICE_ACCOUNT_KIND, key)
+        await context.api.delete(SERVICE_ACCOUNT_KIND, key)

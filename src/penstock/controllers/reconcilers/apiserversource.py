@@ -1,5 +1,5 @@
-"""The ApiServerSource controller: finds the sink and the namespaces, asks whether the ServiceAccount may watch, and
-hands the source to what does."""
+"""The ApiServerSource controller: resolves the sink and the namespaces, checks the permissions of the ServiceAccount,
+and has `WatchRunner` watch as that account."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from penstock.filters.predicate import Everything, Predicate
 from penstock.kube.client import AsyncClient, Change, Listing
 from penstock.kube.errors import NotFound
 from penstock.kube.kinds import API_SERVER_SOURCE, NAMESPACE, Key, Kind, Obj, key_of
-from penstock.resources import metadata
 from penstock.resources.apiserversource import ApiServerObservation, ApiServerSource, status_of
 from penstock.resources.destinations import ResolvedAddress
+from penstock.resources.metadata import selector_matches
 from penstock.sources.deliveries import Sinks
 from penstock.sources.watch_plan import WatchedObjects, WatchPlan
 from penstock.sources.watches import WatchRunner
@@ -27,20 +27,20 @@ from penstock.sources.watches import WatchRunner
 VERBS = ("get", "list", "watch")
 
 
-class InsufficientPermissions(Exception):  # told in the status, and looked at again
+class InsufficientPermissions(Exception):  # the status says so; raised to be retried
     """The ServiceAccount may not watch what it should; roles may be bound to it later."""
 
 
 class ApiServerSourceReconciler:
-    """ApiServerSources, and what watches for them."""
+    """ApiServerSources, and the watches of all of them."""
 
     kind = API_SERVER_SOURCE
 
-    def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
-        self._world, self._enqueue = world, enqueue
-        self._apis = AccountApis(world.api)
+    def __init__(self, context: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
+        self._context, self._enqueue = context, enqueue
+        self._apis = AccountApis(context.api)
         self._runner = WatchRunner(self._apis, sinks.send, self._changed)
-        self._described = DescribedEvents(world, "apiserversource")
+        self._described = DescribedEvents(context, "apiserversource")
         self._keys: dict[str, Key] = {}
         self._uids: dict[Key, str] = {}
         self._follows_namespaces = False
@@ -57,21 +57,21 @@ class ApiServerSourceReconciler:
         self._follow(key, None if obj is None else str(obj["metadata"]["uid"]))
         if obj is None:
             return
-        world, source = self._world, ApiServerSource.read(obj)
+        context, source = self._context, ApiServerSource.read(obj)
         me = (API_SERVER_SOURCE.kind, key)
-        sink = resolve(source.sink, key.namespace, world.tracker.lookup(me))
-        identity = await identity_of(world, me, API_SERVER_SOURCE, obj)
+        sink = resolve(source.sink, key.namespace, context.tracker.lookup(me))
+        identity = await identity_of(context, me, API_SERVER_SOURCE, obj)
         namespaces, missing = self._namespaces(me, source), None
         uid, predicate = source.identity.uid, _predicate(source)
         if isinstance(sink, ResolvedAddress):
             missing = None if source.skips_permissions else await self._missing(source, namespaces)
             if missing is None:
                 addressed = replace(sink, account=identity.account)
-                self._runner.put(WatchPlan(source, namespaces, predicate, addressed, world.api.url))
+                self._runner.put(WatchPlan(source, namespaces, predicate, addressed, context.api.url))
             else:
                 self._runner.remove(uid)
         seen = ApiServerObservation(
-            world.api.url,
+            context.api.url,
             sink,
             namespaces,
             missing,
@@ -80,37 +80,37 @@ class ApiServerSourceReconciler:
             self._runner.trouble(uid),
             identity,
         )
-        status = status_of(obj, seen, world.now())
-        await world.write_status(API_SERVER_SOURCE, obj, status)
-        await self._described.ensure(me, obj, status, world.api.url)
+        status = status_of(obj, seen, context.now())
+        await context.write_status(API_SERVER_SOURCE, obj, status)
+        await self._described.ensure(me, obj, status, context.api.url)
         if missing is not None:
             raise InsufficientPermissions(f"insufficient permissions: {missing}")
 
     def _namespaces(self, me: Observer, source: ApiServerSource) -> tuple[str, ...]:
         if source.namespace_selector is None:
             return (source.identity.namespace,)
-        self._world.tracker.look(me, NAMESPACE, Key("", ""))
+        self._context.tracker.look(me, NAMESPACE, Key("", ""))
         self._follow_namespaces()
-        found = self._world.tracker.informer(NAMESPACE).all()
+        found = self._context.tracker.informer(NAMESPACE).all()
         labels = {str(one["metadata"]["name"]): one["metadata"].get("labels") for one in found}
-        return tuple(sorted(name for name in labels if metadata.matches(source.namespace_selector, labels[name])))
+        return tuple(sorted(name for name in labels if selector_matches(source.namespace_selector, labels[name])))
 
     def _follow_namespaces(self) -> None:
-        """Has the sources that choose namespaces by labels looked at when one changes."""
+        """Has the sources with a namespace selector reconciled when a namespace changes."""
         if self._follows_namespaces:
             return
         self._follows_namespaces = True
-        sources = self._world.tracker.informer(API_SERVER_SOURCE)
+        sources = self._context.tracker.informer(API_SERVER_SOURCE)
 
         def announce(_key: Key, _obj: Obj | None) -> None:
             for one in sources.all():
                 if (one.get("spec") or {}).get("namespaceSelector") is not None:
                     self._enqueue((API_SERVER_SOURCE.kind, key_of(one)))
 
-        self._world.tracker.informer(NAMESPACE).listen(announce)
+        self._context.tracker.informer(NAMESPACE).listen(announce)
 
     async def _missing(self, source: ApiServerSource, namespaces: tuple[str, ...]) -> str | None:
-        """Which permissions the ServiceAccount lacks, in Knative's words."""
+        """Which permissions the ServiceAccount lacks, in the words of Knative."""
         lacking = []
         for one in source.resources:
             kind = Kind(one.api_version, one.kind)
@@ -123,14 +123,14 @@ class ApiServerSourceReconciler:
         return f"User {source.user} cannot {', '.join(lacking)}" if lacking else None
 
     async def _may(self, user: str, attributes: Obj) -> bool:
-        return await self._world.api.is_allowed({"user": user, "resourceAttributes": attributes})
+        return await self._context.api.is_allowed({"user": user, "resourceAttributes": attributes})
 
     def _changed(self, uid: str) -> None:
         if uid in self._keys:
             self._enqueue((API_SERVER_SOURCE.kind, self._keys[uid]))
 
     def _follow(self, key: Key, uid: str | None) -> None:
-        """An object that was made anew under the same name is another source."""
+        """An object that was created again under the same name is another source."""
         former = self._uids.get(key)
         if former is not None and former != uid:
             self._runner.remove(former)
@@ -140,18 +140,15 @@ class ApiServerSourceReconciler:
 
 
 def _predicate(source: ApiServerSource) -> Predicate:
-    """Filters that no admission has seen and that cannot be read pass everything, as with Knative."""
+    """Invalid filters, stored without admission, match everything, as in Knative."""
     try:
         return parse(None, source.filters)
     except InvalidFilter:
         return Everything()
 
 
-# The API as ServiceAccounts see it: a connection for each, on which the server decides what it may watch.
-
-
 class AccountApis:
-    """Connections by user; see `ObjectApi`."""
+    """The API as ServiceAccounts see it: a client that impersonates each of them; see `ObjectApi`."""
 
     def __init__(self, api: AsyncClient) -> None:
         self._api = api
@@ -173,7 +170,7 @@ class AccountApis:
         except NotFound:
             if namespace is None:
                 raise
-        # A kind without namespaces is found only beyond them.
+        # A cluster-scoped kind is not found below a namespace.
         found = await api.list(kind)
         self._cluster_wide.add(kind)
         return found

@@ -1,6 +1,6 @@
-"""The Channel controller: creates and owns the channel that does the work, and copies between the two.
+"""The Channel controller: creates and owns the backing channel, and copies between the two.
 
-Subscribers go down to the backing channel, address and states of subscribers come up.
+Subscribers are copied to the backing channel; its address and the states of its subscribers are copied back.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from typing import Any
 
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import access_of
-from penstock.controllers.tracker import Observer
+from penstock.controllers.tracker import ObjectRef, Observer
 from penstock.kube.errors import Conflict, KubeError, NotFound, Unavailable
 from penstock.kube.kinds import CHANNEL, IN_MEMORY_CHANNEL, Key, Kind, Obj
 from penstock.resources.channel import BackingChannel, Channel, status_of
 from penstock.resources.subscription import Subscription
+
+Entry = dict[str, Any]
+"""An entry of a channel's `spec.subscribers`."""
 
 
 class ChannelReconciler:
@@ -25,62 +28,62 @@ class ChannelReconciler:
 
     kind = CHANNEL
 
-    def __init__(self, world: ReconcilerContext, subscribers: Subscribers) -> None:
-        self._world, self._subscribers = world, subscribers
+    def __init__(self, context: ReconcilerContext, subscribers: Subscribers) -> None:
+        self._context, self._subscribers = context, subscribers
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        world = self._world
+        context = self._context
         if obj is None:
-            left = world.tracker.look((CHANNEL.kind, key), IN_MEMORY_CHANNEL, key)
+            left = context.tracker.look((CHANNEL.kind, key), IN_MEMORY_CHANNEL, key)
             if left is not None and _owner_uids(left):
                 await self._collect(IN_MEMORY_CHANNEL, key)
             return
-        obj = await write_subscribers(world, CHANNEL, obj, self._subscribers.of(CHANNEL, key, _entries(obj)))
+        obj = await write_subscribers(context, CHANNEL, obj, self._subscribers.of(CHANNEL, key, _entries(obj)))
         channel = Channel.read(obj)
         kind = Kind(str(channel.template.get("apiVersion") or ""), str(channel.template.get("kind") or ""))
         backing, failure = await self._backing(key, obj, channel, kind)
         if backing is not None:
             direct = self._subscribers.of(kind, key, _entries(backing))
-            await write_subscribers(world, kind, backing, merged(channel.subscribers, direct))
+            await write_subscribers(context, kind, backing, merged(channel.subscribers, direct))
         reference = {
             "apiVersion": kind.api_version,
             "kind": kind.kind,
             "name": key.name,
             "namespace": key.namespace,
         }
-        access = access_of(world, (CHANNEL.kind, key), CHANNEL, obj)
-        status = status_of(obj, BackingChannel(reference, backing, failure), world.now(), access)
-        await world.write_status(CHANNEL, obj, status)
+        access = access_of(context, (CHANNEL.kind, key), CHANNEL, obj)
+        status = status_of(obj, BackingChannel(reference, backing, failure), context.now(), access)
+        await context.write_status(CHANNEL, obj, status)
 
     async def _backing(self, key: Key, obj: Obj, channel: Channel, kind: Kind) -> tuple[Obj | None, str | None]:
-        """The backing channel, created if it is not there; or why there is none."""
-        world = self._world
-        found = world.tracker.look((CHANNEL.kind, key), kind, key)
+        """The backing channel, created if it is missing; or why there is none."""
+        context = self._context
+        found = context.tracker.look((CHANNEL.kind, key), kind, key)
         if found is not None and _owner_uids(found) - {channel.identity.uid}:
             await self._collect(kind, key)
             return None, None
         if found is not None:
             return found, None
-        unserved = world.tracker.informer(kind).unserved
+        unserved = context.tracker.informer(kind).unserved
         if unserved is not None:
             return None, unserved
         try:
-            return await world.api.create(kind, backing_channel(channel, kind)), None
+            return await context.api.create(kind, backing_channel(channel, kind)), None
         except (Unavailable, Conflict):
             raise
         except KubeError as error:
-            world.recorder.warning(obj, "ChannelFailure", str(error))
+            context.recorder.warning(obj, "ChannelFailure", str(error))
             return None, str(error)
 
     async def _collect(self, kind: Kind, key: Key) -> None:
-        """Deletes a backing channel whose Channel is gone: it may have been created just after that was deleted."""
+        """Deletes a backing channel without its Channel: it may have been created just after that was deleted."""
         with contextlib.suppress(NotFound):
-            await self._world.api.delete(kind, key)
+            await self._context.api.delete(kind, key)
 
 
 def backing_channel(channel: Channel, kind: Kind) -> Obj:
-    """The channel that does the work, as it is created."""
+    """The backing channel of a Channel, to be created."""
     spec: dict[str, Any] = copy.deepcopy(channel.template.get("spec") or {})
     if channel.delivery:
         spec["delivery"] = channel.delivery
@@ -104,17 +107,17 @@ def backing_channel(channel: Channel, kind: Kind) -> Obj:
     }
 
 
-async def write_subscribers(world: ReconcilerContext, kind: Kind, obj: Obj, entries: list[Entry]) -> Obj:
-    """Stores the entries in the channel if it has others; the channel as it then is."""
+async def write_subscribers(context: ReconcilerContext, kind: Kind, obj: Obj, entries: list[Entry]) -> Obj:
+    """Stores the entries in the channel unless it has them already; returns the channel with them."""
     if _entries(obj) == entries:
         return obj
     changed = {**obj, "spec": {**(obj.get("spec") or {}), "subscribers": entries}}
-    await world.write_spec(kind, changed)
-    return world.tracker.informer(kind).get(Key(obj["metadata"]["namespace"], obj["metadata"]["name"])) or changed
+    await context.write_spec(kind, changed)
+    return context.tracker.informer(kind).get(Key(obj["metadata"]["namespace"], obj["metadata"]["name"])) or changed
 
 
 def merged(from_channel: list[Entry], direct: list[Entry]) -> list[Entry]:
-    """The entries of the Channel, and those of Subscriptions that name the backing channel itself."""
+    """The entries of the Channel, and those of Subscriptions to the backing channel itself."""
     known = {entry.get("uid") for entry in from_channel}
     return [*from_channel, *(entry for entry in direct if entry.get("uid") not in known)]
 
@@ -129,68 +132,66 @@ def _owner_uids(backing: Obj) -> set[str]:
 
 
 class Subscribers:
-    """The entries of all Subscriptions."""
+    """Which Subscriptions each channel has, and their entries for `spec.subscribers`.
+
+    The list is built from the Subscriptions that exist, so an entry is removed with its Subscription, in whatever order
+    things happen. An entry that cannot be built now (its subscriber does not resolve) stays as it is.
+    """
 
     def __init__(self, enqueue: Callable[[Observer], None]) -> None:
         self._enqueue = enqueue
-        self._place: dict[Key, Place] = {}
+        self._channel: dict[Key, ObjectRef] = {}
+        """By Subscription."""
         self._uid: dict[Key, str] = {}
-        self._at: dict[Place, set[Key]] = defaultdict(set)
+        self._subscriptions: dict[ObjectRef, set[Key]] = defaultdict(set)
+        """By channel."""
         self._entries: dict[Key, Entry] = {}
 
-    def announce(self, key: Key, obj: Obj | None) -> None:
-        """Takes in a Subscription as it now is; to be told by the informer."""
+    def subscription_changed(self, key: Key, obj: Obj | None) -> None:
+        """A listener for Subscriptions."""
         if obj is None or obj["metadata"].get("deletionTimestamp"):
             self._remove(key)
             return
-        channel = Subscription.read(obj).channel
-        place = Kind(channel.api_version, channel.kind), Key(channel.namespace, channel.name)
-        if self._place.get(key) == place and self._uid.get(key) == obj["metadata"]["uid"]:
+        reference = Subscription.read(obj).channel
+        channel = Kind(reference.api_version, reference.kind), Key(reference.namespace, reference.name)
+        if self._channel.get(key) == channel and self._uid.get(key) == obj["metadata"]["uid"]:
             return
         self._remove(key)
-        self._place[key], self._uid[key] = place, obj["metadata"]["uid"]
-        self._at[place].add(key)
+        self._channel[key], self._uid[key] = channel, obj["metadata"]["uid"]
+        self._subscriptions[channel].add(key)
 
-    def at(self, kind: Kind, key: Key) -> list[Key]:
-        """The Subscriptions that name this channel, by name."""
-        return sorted(self._at.get((kind, key), ()))
+    def subscriptions_to(self, kind: Kind, key: Key) -> list[Key]:
+        """The Subscriptions to this channel, sorted."""
+        return sorted(self._subscriptions.get((kind, key), ()))
 
     def put(self, key: Key, entry: Entry | None) -> None:
-        """The entry of a Subscription as it should be; None: it cannot be made now."""
-        if entry is not None and self._entries.get(key) != entry and key in self._place:
+        """Sets the entry of a Subscription; None: it cannot be built now."""
+        if entry is not None and self._entries.get(key) != entry and key in self._channel:
             self._entries[key] = entry
-            self._tell(self._place[key])
+            self._enqueue_channel(self._channel[key])
 
     def of(self, kind: Kind, key: Key, existing: Iterable[Entry]) -> list[Entry]:
-        """The entries that the channel should have, by name."""
+        """The entries that the channel should have, sorted by the names of their Subscriptions."""
         held = {entry.get("uid"): entry for entry in existing}
         entries = []
-        for subscription in self.at(kind, key):
+        for subscription in self.subscriptions_to(kind, key):
             entry = self._entries.get(subscription) or held.get(self._uid[subscription])
             if entry is not None:
                 entries.append(entry)
         return entries
 
     def _remove(self, key: Key) -> None:
-        place = self._place.pop(key, None)
+        channel = self._channel.pop(key, None)
         self._uid.pop(key, None)
         self._entries.pop(key, None)
-        if place is not None:
-            self._at[place].discard(key)
-            if not self._at[place]:
-                del self._at[place]
-            self._tell(place)
+        if channel is not None:
+            self._subscriptions[channel].discard(key)
+            if not self._subscriptions[channel]:
+                del self._subscriptions[channel]
+            self._enqueue_channel(channel)
 
-    def _tell(self, place: Place) -> None:
-        kind, key = place
+    def _enqueue_channel(self, channel: ObjectRef) -> None:
+        kind, key = channel
         self._enqueue((kind.kind, key))
-        if kind != CHANNEL:
-            # The channel may be the backing of a Channel of the same name, which then keeps its list.
-            self._enqueue((CHANNEL.kind, key))
-        else:
-            self._enqueue((IN_MEMORY_CHANNEL.kind, key))
-
-
-Entry = dict[str, Any]
-
-Place = tuple[Kind, Key]
+        # A Channel and its backing channel have the same name: the other one of the two has entries of this list, too.
+        self._enqueue((IN_MEMORY_CHANNEL.kind if kind == CHANNEL else CHANNEL.kind, key))

@@ -1,4 +1,4 @@
-"""The ContainerSource controller: a Deployment that runs the containers, and a SinkBinding that tells them the sink."""
+"""The ContainerSource controller: a Deployment that runs the containers, and a SinkBinding that sets their `K_SINK`."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class ContainerSourceReconciler:
 
     kind = CONTAINER_SOURCE
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is None:
             return
-        world = self._world
-        parts = Parts(world, (CONTAINER_SOURCE.kind, key), obj)
+        context = self._context
+        parts = Parts(context, (CONTAINER_SOURCE.kind, key), obj)
         wanted, binding, deployment, failure = deployment_of(obj), sink_binding_of(obj), None, None
         try:
             binding = await parts.ensure(binding)
-            if (binding.get("status") or {}).get("sinkUri") or parts.there((Kind(*DEPLOYMENT), _key(wanted))):
+            if (binding.get("status") or {}).get("sinkUri") or parts.has((Kind(*DEPLOYMENT), _key(wanted))):
                 # Without a sink its containers would only start to fail.
                 deployment = await self._deployment(parts, wanted)
         except PartFailed as error:
             failure = str(error)
         seen = ContainerObservation(wanted["metadata"]["name"], binding, deployment, failure)
-        await world.write_status(CONTAINER_SOURCE, obj, status_of(obj, seen, world.now()))
+        await context.write_status(CONTAINER_SOURCE, obj, status_of(obj, seen, context.now()))
 
     async def _deployment(self, parts: Parts, wanted: Obj) -> Obj:
         held = await parts.exists(wanted)

@@ -1,7 +1,7 @@
-"""Addressable resolution: where a destination leads.
+"""Addressable resolution: from a destination (`ref`, `uri`) to an address.
 
-A URL leads where it says. A reference leads to the address in the status of the object, or for a v1 Service to its DNS
-name; a relative URL beside it is resolved against that. Pure: the objects are looked up by the caller.
+A reference is resolved to the address in the status of the object, or for a v1 Service to its DNS name; a relative URI
+beside it is resolved against that. Pure: the caller looks up the objects.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from penstock.kube.kinds import Kind
 from penstock.resources.destinations import KReference, Resolution, ResolvedAddress, Unresolved
 
 Lookup = Callable[[KReference], Mapping[str, Any] | Unresolved]
-"""The object as stored, or why it cannot be had."""
+"""The object as stored, or why there is none."""
 
 
 def resolve_optional(destination: Mapping[str, Any] | None, namespace: str, lookup: Lookup) -> Resolution:
-    """Where the destination leads; None where none is given."""
+    """The address of the destination; None where none is given."""
     return resolve(destination, namespace, lookup) if destination and any(destination.values()) else None
 
 
 def resolve(destination: Mapping[str, Any], namespace: str, lookup: Lookup) -> ResolvedAddress | Unresolved:
-    """Where the destination leads."""
+    """The address of the destination, or why it cannot be resolved."""
     certificates, audience = destination.get("CACerts") or None, destination.get("audience") or None
     uri = destination.get("uri")
     reference = destination.get("ref")

@@ -1,4 +1,5 @@
-"""The EventPolicy controller: finds out whom a policy means. Those it applies to look at it by themselves."""
+"""The EventPolicy controller: resolves the senders of a policy. The reconcilers of its targets read the policy
+themselves."""
 
 from __future__ import annotations
 
@@ -21,17 +22,17 @@ class EventPolicyReconciler:
 
     kind = EVENT_POLICY
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is not None:
             seen = self._observe((EVENT_POLICY.kind, key), obj)
-            await self._world.write_status(EVENT_POLICY, obj, status_of(obj, seen, self._world.now()))
+            await self._context.write_status(EVENT_POLICY, obj, status_of(obj, seen, self._context.now()))
 
     def _observe(self, me: Observer, obj: Obj) -> EventPolicyObservation:
-        if not features.enabled_by(features.OIDC, features_of(self._world, me)):
+        if not features.enabled_by(features.OIDC, features_of(self._context, me)):
             return EventPolicyObservation(enabled=False)
         subjects: list[str] = []
         try:
@@ -46,8 +47,8 @@ class EventPolicyReconciler:
         if not reference:
             return [str(entry["sub"])] if entry.get("sub") else []
         kind = Kind(str(reference.get("apiVersion") or ""), str(reference.get("kind") or ""))
-        place = Key(str(reference.get("namespace") or ""), str(reference.get("name") or ""))
-        found = self._world.tracker.look(me, kind, place)
+        key = Key(str(reference.get("namespace") or ""), str(reference.get("name") or ""))
+        found = self._context.tracker.look(me, kind, key)
         if found is None:
-            raise not_found(reference, self._world.tracker.why_missing(kind, place.name))
+            raise not_found(reference, self._context.tracker.why_missing(kind, key.name))
         return subjects_of(reference, found)

@@ -1,8 +1,8 @@
 """The EventTransform controller of the embedded control plane: a Deployment that transforms, and a Service for it.
 
-While its sink cannot be resolved, what runs stays as it was, and nothing new is started: without its sink it would
-answer events that it should pass on. Tokens and EventPolicies are checked in front of it, by
-`sinks/guarded_services.py`, which also speaks TLS then.
+While its sink cannot be resolved, a running Deployment stays as it is and none is created: without its sink it would
+return events in its responses that it should send to the sink. `sinks/guarded_services.py` checks tokens and
+EventPolicies in front of it, and then serves TLS too.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ class EventTransformReconciler:
 
     kind = EVENT_TRANSFORM
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        world, me = self._world, (EVENT_TRANSFORM.kind, key)
+        context, me = self._context, (EVENT_TRANSFORM.kind, key)
         service = Key(key.namespace, child_name(key.name, SUFFIX))
         if obj is None:
-            world.service_guards.pop(service, None)
+            context.service_guards.pop(service, None)
             return
-        wanted, encryption = EventTransform.read(obj), transport(world, me)
-        access = access_of(world, me, EVENT_TRANSFORM, obj)
-        guarded = guard_service(world, service, encryption, access)
-        sink = resolve_optional(wanted.sink, key.namespace, world.tracker.lookup(me))
-        parts = Parts(world, me, obj)
+        wanted, encryption = EventTransform.read(obj), transport(context, me)
+        access = access_of(context, me, EVENT_TRANSFORM, obj)
+        guarded = guard_service(context, service, encryption, access)
+        sink = resolve_optional(wanted.sink, key.namespace, context.tracker.lookup(me))
+        parts = Parts(context, me, obj)
         failure = None
         try:
             if isinstance(sink, Unresolved):
-                deployment = world.tracker.look(me, DEPLOYMENT, Key(key.namespace, wanted.part_name))
+                deployment = context.tracker.look(me, DEPLOYMENT, Key(key.namespace, wanted.part_name))
             else:
                 url = sink.url if isinstance(sink, ResolvedAddress) else None
                 deployment = await parts.own(wanted.deployment(url, "disabled" if guarded else encryption))
             await parts.own(wanted.service(encryption, guarded=guarded))
         except PartFailed as failed:
             deployment, failure = None, str(failed)
-        known = service_addresses(world, me, wanted.host, access.audience)
+        known = service_addresses(context, me, wanted.host, access.audience)
         seen = EventTransformObservation(deployment, sink, known, failure, access)
-        await world.write_status(EVENT_TRANSFORM, obj, status_of(obj, seen, world.now()))
+        await context.write_status(EVENT_TRANSFORM, obj, status_of(obj, seen, context.now()))

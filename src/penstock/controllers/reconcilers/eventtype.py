@@ -1,4 +1,9 @@
-"""The EventType controller: looks whether what an EventType refers to exists."""
+"""EventTypes: their controller, which checks that what they refer to exists, and the two that create them.
+
+`EventTypeMaker` creates them for the types of events that the ingress reports, where `eventtype-auto-create` is
+enabled. `DescribedEvents` keeps those of what a source sends. Nothing depends on EventTypes, so they never delay
+anything.
+"""
 
 from __future__ import annotations
 
@@ -19,52 +24,55 @@ from penstock.controllers.tracker import Observer, Tracker
 from penstock.kube.client import AsyncClient
 from penstock.kube.errors import Conflict, KubeError
 from penstock.kube.kinds import BROKER, EVENT_TYPE, IN_MEMORY_CHANNEL, Key, Kind, Obj, key_of
-from penstock.observability.logs import describe as described
-from penstock.resources.eventtype import EventTypeObservation, Passed, SentTo, describe, reference_of, status_of
+from penstock.observability.logs import describe
+from penstock.resources.eventtype import (
+    EventTypeObservation,
+    SeenEvent,
+    SentTo,
+    event_type_of,
+    reference_of,
+    status_of,
+)
 from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.sources import descriptions, event_types_of, name_of
 
-
-class EventTypeReconciler:
-    """EventTypes, written by people or made of what passes."""
-
-    kind = EVENT_TYPE
-
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
-
-    async def reconcile(self, key: Key, obj: Obj | None) -> None:
-        """See `Reconciler`."""
-        if obj is not None:
-            seen = self._observe((EVENT_TYPE.kind, key), obj)
-            await self._world.write_status(EVENT_TYPE, obj, status_of(obj, seen, self._world.now()))
-
-    def _observe(self, me: Observer, obj: Obj) -> EventTypeObservation:
-        reference = reference_of(obj)
-        if reference is None:
-            return EventTypeObservation(refers=False)
-        kind = Kind(reference.api_version, reference.kind)
-        found = self._world.tracker.look(me, kind, Key(reference.namespace, reference.name))
-        unserved = self._world.tracker.informer(kind).unserved
-        return EventTypeObservation(refers=True, found=found is not None, unreadable=unserved)
-
-
-# Makes EventTypes of the types that the ingress has seen pass, where `eventtype-auto-create` is enabled. Nothing
-# depends on them, so they never hold anything up: what cannot be created now is created when it is told again.
-
 MOST_WAITING = 1000
 OLDEST_SECONDS = 600.0
-"""Reports older than this say nothing: what they tell of is told again if it still passes."""
+"""Older reports are ignored: types that are still seen are reported again."""
 MOST_OF_A_TARGET = 1000
-"""EventTypes made of what passes one target; a producer that counts up its type must not fill the API."""
+"""EventTypes created per target; a producer with ever new types must not fill the API."""
 
 _KINDS: Mapping[str, Kind] = {"Broker": BROKER, "Channel": IN_MEMORY_CHANNEL}
 
 log = structlog.get_logger()
 
 
+class EventTypeReconciler:
+    """EventTypes, written by users or created here."""
+
+    kind = EVENT_TYPE
+
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        if obj is not None:
+            seen = self._observe((EVENT_TYPE.kind, key), obj)
+            await self._context.write_status(EVENT_TYPE, obj, status_of(obj, seen, self._context.now()))
+
+    def _observe(self, me: Observer, obj: Obj) -> EventTypeObservation:
+        reference = reference_of(obj)
+        if reference is None:
+            return EventTypeObservation(refers=False)
+        kind = Kind(reference.api_version, reference.kind)
+        found = self._context.tracker.look(me, kind, Key(reference.namespace, reference.name))
+        unserved = self._context.tracker.informer(kind).unserved
+        return EventTypeObservation(refers=True, found=found is not None, unreadable=unserved)
+
+
 class EventTypeMaker:
-    """Takes reports and creates what is not there."""
+    """Creates missing EventTypes for reported types. One that cannot be created now is, when it is reported again."""
 
     def __init__(self, api: AsyncClient, tracker: Tracker, publisher: Publisher) -> None:
         self._api, self._tracker, self._publisher = api, tracker, publisher
@@ -72,7 +80,7 @@ class EventTypeMaker:
         self._made: dict[str, set[Key]] = {}
 
     def take(self, seen: SeenType) -> None:
-        """Takes in a report; one too many is left out, and told again later."""
+        """Queues a report; when too many wait it is dropped, and reported again later."""
         if time.time() - seen.at < OLDEST_SECONDS and not self._waiting.full():
             self._waiting.put_nowait(seen)
 
@@ -83,7 +91,7 @@ class EventTypeMaker:
             try:
                 await self._make(seen)
             except KubeError as error:
-                log.warning("an EventType could not be made of what passes", type=seen.type, error=described(error))
+                log.warning("an EventType could not be created", type=seen.type, error=describe(error))
 
     async def _make(self, seen: SeenType) -> None:
         target = self._publisher.held(f"target/{seen.target}")
@@ -92,7 +100,7 @@ class EventTypeMaker:
             return
         informer = self._tracker.informer(EVENT_TYPE)
         await informer.synced.wait()
-        wanted = describe(_place(target), Passed(seen.type, seen.source, seen.schema, seen.specversion))
+        wanted = event_type_of(_sent_to(target), SeenEvent(seen.type, seen.source, seen.schema, seen.specversion))
         made = self._made.setdefault(target.uid, set())
         if informer.get(key_of(wanted)) is not None or (len(made) >= MOST_OF_A_TARGET and key_of(wanted) not in made):
             return
@@ -101,30 +109,26 @@ class EventTypeMaker:
             await self._api.create(EVENT_TYPE, wanted)
 
 
-def _place(target: Target) -> SentTo:
+def _sent_to(target: Target) -> SentTo:
     kind = _KINDS[target.kind]
     return SentTo(kind.api_version, kind.kind, ObjectIdentity(target.namespace, target.name, target.uid))
 
 
-# EventTypes of what sources send: made when a source is ready to, changed with its sink, gone with what it no longer
-# sends.
-
-
 class DescribedEvents:
-    """The EventTypes of all sources of one kind."""
+    """The EventTypes of what all sources of one kind send."""
 
-    def __init__(self, world: ReconcilerContext, kind: str) -> None:
-        self._world, self._kind = world, kind
+    def __init__(self, context: ReconcilerContext, kind: str) -> None:
+        self._context, self._kind = context, kind
 
     async def ensure(self, me: Observer, obj: Obj, status: dict[str, Any], source: str) -> None:
-        """Has the EventTypes that the status asks for, and no others of this source. Nothing waits for them: a server
-        that refuses them keeps no source from sending."""
-        parts, described = Parts(self._world, me, obj), descriptions(self._kind)
-        wanted = event_types_of(obj, status, described)
-        unwanted = {name_of(obj, kind, source) for kind in described} - {one["metadata"]["name"] for one in wanted}
+        """Creates or changes the EventTypes that the status asks for, and deletes others of this source. If the server
+        rejects them, the source sends all the same."""
+        parts, by_type = Parts(self._context, me, obj), descriptions(self._kind)
+        wanted = event_types_of(obj, status, by_type)
+        unwanted = {name_of(obj, kind, source) for kind in by_type} - {one["metadata"]["name"] for one in wanted}
         try:
             await parts.remove((EVENT_TYPE, Key(me[1].namespace, name)) for name in sorted(unwanted))
             for one in wanted:
                 await parts.ensure(one, fixed="reference")
         except PartFailed as error:
-            self._world.recorder.warning(obj, "EventTypeFailed", str(error))
+            self._context.recorder.warning(obj, "EventTypeFailed", str(error))

@@ -1,6 +1,6 @@
 """The IntegrationSink controller of the embedded control plane: a Deployment that logs events, and a Service for it.
 
-Tokens and EventPolicies are checked in front of it, by `sinks/guarded_services.py`, which also speaks TLS then.
+`sinks/guarded_services.py` checks tokens and EventPolicies in front of it, and then serves TLS too.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class IntegrationSinkReconciler:
 
     kind = INTEGRATION_SINK
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        world, me = self._world, (INTEGRATION_SINK.kind, key)
+        context, me = self._context, (INTEGRATION_SINK.kind, key)
         service = Key(key.namespace, child_name(key.name, SUFFIX))
         if obj is None:
-            world.service_guards.pop(service, None)
+            context.service_guards.pop(service, None)
             return
-        wanted, encryption = IntegrationSink.read(obj), transport(world, me)
-        access = access_of(world, me, INTEGRATION_SINK, obj)
-        guarded = guard_service(world, service, encryption, access)
-        parts = Parts(world, me, obj)
+        wanted, encryption = IntegrationSink.read(obj), transport(context, me)
+        access = access_of(context, me, INTEGRATION_SINK, obj)
+        guarded = guard_service(context, service, encryption, access)
+        parts = Parts(context, me, obj)
         deployment, failure = None, None
         try:
             if wanted.is_supported:
@@ -43,6 +43,6 @@ class IntegrationSinkReconciler:
                 await parts.remove([(DEPLOYMENT, service), (SERVICE, service)])
         except PartFailed as failed:
             failure = str(failed)
-        known = service_addresses(world, me, wanted.host, access.audience)
+        known = service_addresses(context, me, wanted.host, access.audience)
         seen = IntegrationSinkObservation(deployment, known, failure, access)
-        await world.write_status(INTEGRATION_SINK, obj, status_of(obj, seen, world.now()))
+        await context.write_status(INTEGRATION_SINK, obj, status_of(obj, seen, context.now()))

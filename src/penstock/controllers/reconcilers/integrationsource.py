@@ -15,27 +15,27 @@ class IntegrationSourceReconciler:
 
     kind = INTEGRATION_SOURCE
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is None:
             return
-        world, me = self._world, (INTEGRATION_SOURCE.kind, key)
-        wanted, parts = IntegrationSource.read(obj), Parts(world, me, obj)
+        context, me = self._context, (INTEGRATION_SOURCE.kind, key)
+        wanted, parts = IntegrationSource.read(obj), Parts(context, me, obj)
         made, failure = None, None
         try:
             if wanted.is_supported:
                 asked = bool((obj.get("status") or {}).get("sinkAudience"))
-                with_token = asked and features.enabled_by(features.OIDC, features_of(world, me))
+                with_token = asked and features.enabled_by(features.OIDC, features_of(context, me))
                 part = wanted.container_source(with_token=with_token)
                 made = await parts.own(part)
                 if made.get("spec") != part["spec"]:
-                    # What is no longer asked for has to go, too.
+                    # `own` leaves fields that are no longer wanted; `ensure` removes them.
                     made = await parts.ensure(part)
             else:
                 await parts.remove([(CONTAINER_SOURCE, Key(key.namespace, wanted.part_name))])
         except PartFailed as failed:
             failure = str(failed)
-        await world.write_status(INTEGRATION_SOURCE, obj, status_of(obj, made, failure, world.now()))
+        await context.write_status(INTEGRATION_SOURCE, obj, status_of(obj, made, failure, context.now()))

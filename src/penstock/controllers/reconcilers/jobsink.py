@@ -1,4 +1,4 @@
-"""The JobSink controller of the embedded control plane: tells where it takes events; `sinks/job_sink.py` takes them."""
+"""The JobSink controller of the embedded control plane: its address, at which `sinks/job_sink.py` accepts events."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class JobSinkReconciler:
 
     kind = JOB_SINK
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        world, me = self._world, (JOB_SINK.kind, key)
+        context, me = self._context, (JOB_SINK.kind, key)
         if obj is None:
-            world.job_sink_guards.pop(key, None)
+            context.job_sink_guards.pop(key, None)
             return
-        access = access_of(world, me, JOB_SINK, obj)
+        access = access_of(context, me, JOB_SINK, obj)
         record = access_record(access)
         rules = None if record is None else TargetRules(key.namespace, record)
-        world.job_sink_guards[key] = SinkGuard(transport(world, me), rules)
-        known = service_addresses(world, me, f"{JOB_SINK_HOST}/{key.namespace}/{key.name}", access.audience)
-        await world.write_status(JOB_SINK, obj, status_of(obj, known, access, world.now()))
+        context.job_sink_guards[key] = SinkGuard(transport(context, me), rules)
+        known = service_addresses(context, me, f"{JOB_SINK_HOST}/{key.namespace}/{key.name}", access.audience)
+        await context.write_status(JOB_SINK, obj, status_of(obj, known, access, context.now()))

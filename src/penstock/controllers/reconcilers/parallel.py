@@ -1,5 +1,5 @@
-"""The Parallel controller: a Channel that takes the events, and for each branch a Channel with what leads into it and
-what leads out of it."""
+"""The Parallel controller: a Channel that accepts the events, and for each branch a Channel with a Subscription for its
+filter and one for its subscriber."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import access_of
-from penstock.controllers.reconcilers.parts import PartFailed, Parts, behind_the_last, of_another_kind
+from penstock.controllers.reconcilers.parts import PartFailed, Parts, of_another_kind, surplus_parts
 from penstock.kube.kinds import PARALLEL, SUBSCRIPTION, Key, Kind, Obj
 from penstock.resources.flow_parts import address_of
 from penstock.resources.parallel import Parallel, ParallelObservation, branch_name, filter_name, status_of
@@ -18,26 +18,26 @@ class ParallelReconciler:
 
     kind = PARALLEL
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is None:
             return
-        parts = Parts(self._world, (PARALLEL.kind, key), obj)
+        parts = Parts(self._context, (PARALLEL.kind, key), obj)
         parallel = Parallel.read(obj)
         await parts.remove(of_another_kind(_channels_before(obj), _channel_kind(parallel)))
-        seen = await self._bring_about(parts, parallel)
+        seen = await self._ensure(parts, parallel)
         failure = seen.channel_failure or seen.subscription_failure
         if failure is not None:
-            self._world.recorder.warning(obj, "InternalError", failure)
+            self._context.recorder.warning(obj, "InternalError", failure)
         elif len(seen.subscriptions) == len(parallel.branches):
             await self._clear(parts, key, parallel)
-        seen = replace(seen, access=access_of(self._world, (PARALLEL.kind, key), PARALLEL, obj))
-        await self._world.write_status(PARALLEL, obj, status_of(obj, seen, self._world.now()))
+        seen = replace(seen, access=access_of(self._context, (PARALLEL.kind, key), PARALLEL, obj))
+        await self._context.write_status(PARALLEL, obj, status_of(obj, seen, self._context.now()))
 
-    async def _bring_about(self, parts: Parts, parallel: Parallel) -> ParallelObservation:
+    async def _ensure(self, parts: Parts, parallel: Parallel) -> ParallelObservation:
         channels: list[Obj] = []
         into: list[Obj] = []
         behind: list[Obj] = []
@@ -49,7 +49,7 @@ class ParallelReconciler:
                 why = f"failed to reconcile channel {name} at step {number}: {failed}"
                 return ParallelObservation(channels, [], [], channel_failure=why)
         if not all(map(address_of, channels)):
-            # Nothing leads to a Channel before it has an address; its status brings the Parallel back here.
+            # Subscriptions are created once all Channels have an address; their status enqueues the Parallel again.
             return ParallelObservation(channels, [], [])
         pairs = zip(parallel.filter_subscriptions(), parallel.subscriptions(), strict=True)
         for number, (condition, subscription) in enumerate(pairs):
@@ -63,9 +63,9 @@ class ParallelReconciler:
 
     async def _clear(self, parts: Parts, key: Key, parallel: Parallel) -> None:
         channels = _channel_kind(parallel)
-        # Subscriptions first, so that none leads to a Channel that is gone.
+        # Subscriptions first, so that none refers to a deleted Channel.
         for kind, name in ((SUBSCRIPTION, filter_name), (SUBSCRIPTION, branch_name), (channels, branch_name)):
-            await parts.remove(behind_the_last(parts, kind, key, name, len(parallel.branches)))
+            await parts.remove(surplus_parts(parts, kind, key, name, len(parallel.branches)))
 
 
 def _channel_kind(parallel: Parallel) -> Kind:

@@ -1,4 +1,4 @@
-"""The PingSource controller: finds the sink, hands the source to what fires it, and tells what becomes of it."""
+"""The PingSource controller: resolves the sink, has `PingRunner` send the events, and writes how that goes."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ NOTES = "sources.db"
 
 
 class PingSourceReconciler:
-    """PingSources, and what fires them."""
+    """PingSources, and the runner that sends the events of all of them."""
 
     kind = PING_SOURCE
 
-    def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
-        self._world, self._enqueue = world, enqueue
-        self._described = DescribedEvents(world, "pingsource")
+    def __init__(self, context: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
+        self._context, self._enqueue = context, enqueue
+        self._described = DescribedEvents(context, "pingsource")
         self._keys: dict[str, Key] = {}
         self._uids: dict[Key, str] = {}
-        self.runner = PingRunner(lambda: TickNotes(world.settings.data_dir / NOTES), sinks.send, self)
+        self.runner = PingRunner(lambda: TickNotes(context.settings.data_dir / NOTES), sinks.send, self)
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         self._follow(key, None if obj is None else str(obj["metadata"]["uid"]))
         if obj is None:
             return
-        world, source = self._world, PingSource.read(obj)
-        sink = resolve(source.sink, key.namespace, world.tracker.lookup((PING_SOURCE.kind, key)))
+        context, source = self._context, PingSource.read(obj)
+        sink = resolve(source.sink, key.namespace, context.tracker.lookup((PING_SOURCE.kind, key)))
         schedule, problem = _schedule(source)
-        identity = await identity_of(world, (PING_SOURCE.kind, key), PING_SOURCE, obj)
+        identity = await identity_of(context, (PING_SOURCE.kind, key), PING_SOURCE, obj)
         if schedule is not None and isinstance(sink, ResolvedAddress):
             self.runner.put(Ping(source, schedule, replace(sink, account=identity.account)))
         else:
             self.runner.pause(source.identity.uid)
         seen = PingObservation(sink, problem, self.runner.trouble(source.identity.uid), identity)
-        status = status_of(obj, seen, world.now())
-        await world.write_status(PING_SOURCE, obj, status)
+        status = status_of(obj, seen, context.now())
+        await context.write_status(PING_SOURCE, obj, status)
         await self._described.ensure((PING_SOURCE.kind, key), obj, status, source.event_source)
 
     def trouble_changed(self, uid: str) -> None:
-        """Has the status say so."""
+        """Has the status updated."""
         if uid in self._keys:
             self._enqueue((PING_SOURCE.kind, self._keys[uid]))
 
     def ticks_missed(self, uid: str, missed: Missed) -> None:
-        """Tells it in an Event."""
-        obj = self._world.tracker.informer(PING_SOURCE).get(self._keys[uid]) if uid in self._keys else None
+        """Records an Event."""
+        obj = self._context.tracker.informer(PING_SOURCE).get(self._keys[uid]) if uid in self._keys else None
         if obj is not None:
-            self._world.recorder.warning(obj, "TicksMissed", str(missed))
+            self._context.recorder.warning(obj, "TicksMissed", str(missed))
 
     def _follow(self, key: Key, uid: str | None) -> None:
-        """An object that was made anew under the same name is another source."""
+        """An object that was created again under the same name is another source."""
         former = self._uids.get(key)
         if former is not None and former != uid:
             self.runner.remove(former)

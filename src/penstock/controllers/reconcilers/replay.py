@@ -1,7 +1,7 @@
-"""The Replay controller: makes a route like that of a Trigger or Subscription, or one to a sink, and ends it.
+"""The Replay controller: publishes a route like that of a Trigger or Subscription, or one to a sink, and withdraws it.
 
-The route is the Replay's work: the dispatcher feeds it and tells how far it has got. Before it is published, the status
-says that the Replay has begun; after the status says that it has ended, it goes. So neither is ever done twice.
+The dispatcher replays the events of the route and reports its progress. The status says that the Replay has begun
+before the route is published, and that it has ended before the route is withdrawn. So neither happens twice.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from penstock.runtime.times import parse_rfc3339
 KINDS = {kind.kind: kind for kind in (TRIGGER, SUBSCRIPTION, BROKER, CHANNEL, IN_MEMORY_CHANNEL)}
 
 
-class ReferenceGone(Exception):  # an answer, not a defect
-    """What the Replay refers to is not there."""
+class ReferenceGone(Exception):  # reported in the status
+    """What the Replay refers to does not exist."""
 
     def __init__(self, kind: Kind, name: str) -> None:
         super().__init__(f'{kind.qualified_plural} "{name}" not found')
 
 
-class ReferenceNotReady(Exception):  # an answer, not a defect
-    """What the Replay refers to is there, and not yet of use."""
+class ReferenceNotReady(Exception):  # reported in the status
+    """What the Replay refers to is not ready yet."""
 
 
 class ReplayReconciler:
@@ -47,21 +47,21 @@ class ReplayReconciler:
 
     kind = REPLAY
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        world, me = self._world, (REPLAY.kind, key)
+        context, me = self._context, (REPLAY.kind, key)
         if obj is None or is_over(obj):
-            world.publisher.claim(me, [])
+            context.publisher.claim(me, [])
             return
         spec = ReplaySpec.read(obj)
-        held = world.publisher.held(f"route/{spec.identity.uid}")
+        held = context.publisher.held(f"route/{spec.identity.uid}")
         kept = held if isinstance(held, Route) else None
         try:
             if kept is None and spec.since > time.time():
-                message = "It begins in the future. A Replay takes what had come when it began."
+                message = "`from` is in the future. A Replay delivers events from before it began."
                 await self._end(me, obj, spec, ReplayFailure("WindowInFuture", message))
                 return
             route = self._route(me, spec)
@@ -75,67 +75,63 @@ class ReplayReconciler:
             await self._wait(me, obj, spec, kept, ReplayFailure("TargetNotReady", str(reason)))
             return
         if not has_begun(obj):
-            # The change comes back through the watch, and the work begins then.
-            await world.write_status(REPLAY, obj, status_of(obj, ReplayObservation(begun=True), world.now()))
+            # The watch delivers the changed object, and the route is published then.
+            await context.write_status(REPLAY, obj, status_of(obj, ReplayObservation(begun=True), context.now()))
             return
-        problems = {one.problem for one in world.dataplane.replayed(spec.identity.uid).values() if one.problem}
+        problems = {one.problem for one in context.dataplane.replayed(spec.identity.uid).values() if one.problem}
         if problems:
-            await self._end(me, obj, spec, ReplayFailure("ReplayFailed", f"It does not go on: {min(problems)}"))
+            await self._end(me, obj, spec, ReplayFailure("ReplayFailed", f"It cannot continue: {min(problems)}"))
             return
-        world.publisher.claim(me, [route])
+        context.publisher.claim(me, [route])
         seen = self._observe(spec, route)
-        await world.write_status(REPLAY, obj, status_of(obj, seen, world.now()))
+        await context.write_status(REPLAY, obj, status_of(obj, seen, context.now()))
         if seen.complete:
-            world.publisher.claim(me, [])
-            self._tell(obj, seen)
+            context.publisher.claim(me, [])
+            self._record_end(obj, seen)
 
     async def _end(self, me: Observer, obj: Obj, spec: ReplaySpec, failure: ReplayFailure) -> None:
-        """For good: the status says so before the route goes."""
-        held = self._world.publisher.held(f"route/{spec.identity.uid}")
-        partitions = progress_of(self._world.dataplane, held) if isinstance(held, Route) else []
+        """Ends the Replay with a failure: the status says so before the route is withdrawn."""
+        held = self._context.publisher.held(f"route/{spec.identity.uid}")
+        partitions = progress_of(self._context.dataplane, held) if isinstance(held, Route) else []
         seen = ReplayObservation(None, failure, partitions, spec.dry_run, has_begun(obj))
-        await self._world.write_status(REPLAY, obj, status_of(obj, seen, self._world.now()))
-        self._world.publisher.claim(me, [])
-        self._world.recorder.warning(obj, failure.reason, failure.message)
+        await self._context.write_status(REPLAY, obj, status_of(obj, seen, self._context.now()))
+        self._context.publisher.claim(me, [])
+        self._context.recorder.warning(obj, failure.reason, failure.message)
 
     async def _wait(self, me: Observer, obj: Obj, spec: ReplaySpec, kept: Route | None, why: ReplayFailure) -> None:
-        """For what it refers to. One that has begun goes on as it was."""
-        self._world.publisher.claim(me, [] if kept is None else [kept], expected=[f"route/{spec.identity.uid}"])
-        partitions = [] if kept is None else progress_of(self._world.dataplane, kept)
+        """Waits for what it refers to. A Replay that has begun continues as it is."""
+        self._context.publisher.claim(me, [] if kept is None else [kept], expected=[f"route/{spec.identity.uid}"])
+        partitions = [] if kept is None else progress_of(self._context.dataplane, kept)
         seen = ReplayObservation(why, None, partitions, spec.dry_run, has_begun(obj))
-        await self._world.write_status(REPLAY, obj, status_of(obj, seen, self._world.now()))
+        await self._context.write_status(REPLAY, obj, status_of(obj, seen, self._context.now()))
 
     def _observe(self, spec: ReplaySpec, route: Route) -> ReplayObservation:
-        held = self._world.publisher.held(key_of(route))
-        partitions = progress_of(self._world.dataplane, held) if isinstance(held, Route) else []
-        not_kept = self._world.publisher.take_shortfall(key_of(route)) or ""
+        held = self._context.publisher.held(key_of(route))
+        partitions = progress_of(self._context.dataplane, held) if isinstance(held, Route) else []
+        not_kept = self._context.publisher.take_shortfall(key_of(route)) or ""
         return ReplayObservation(None, None, partitions, spec.dry_run, True, not_kept)
 
-    def _tell(self, obj: Obj, seen: ReplayObservation) -> None:
+    def _record_end(self, obj: Obj, seen: ReplayObservation) -> None:
         counted = sum(one.counted for one in seen.partitions)
         failed = sum(one.failed for one in seen.partitions)
         message = f"{counted} events" + (f", {failed} of them could not be delivered" if failed else "")
-        self._world.recorder.normal(obj, "ReplayCompleted", message)
-
-    # --- what it refers to ---------------------------------------------------------------------------------------
+        self._context.recorder.normal(obj, "ReplayCompleted", message)
 
     def _route(self, me: Observer, spec: ReplaySpec) -> Route:
-        """Raises ReferenceGone or ReferenceNotReady."""
+        """The route of the Replay. Raises ReferenceGone or ReferenceNotReady."""
         if spec.target is not None:
             found = self._found(me, spec.target)
-            held = self._world.publisher.held(f"route/{found['metadata']['uid']}")
+            held = self._context.publisher.held(f"route/{found['metadata']['uid']}")
             if not isinstance(held, Route):
-                raise ReferenceNotReady(
-                    f"The {spec.target.kind} {spec.target.name} is not ready: events have no way to go."
-                )
+                raise ReferenceNotReady(f"The {spec.target.kind} {spec.target.name} is not ready: it has no route.")
             options = RouteOptions.read(found)
             first = held.subscriber or held.reply
             url = None if first is None else first.url
-            secrets = used_secrets(self._world.tracker, me, spec.identity.namespace, options, url)
+            secrets = used_secrets(self._context.tracker, me, spec.identity.namespace, options, url)
             return replay_route(replace(spec, since=max(spec.since, _reaches_back_to(found))), held, secrets)
         if spec.source is None:
-            raise ReferenceNotReady("It names neither a target nor a source.")
-        namespace, lookup = spec.identity.namespace, self._world.tracker.lookup(me)
+            raise ReferenceNotReady("The spec has neither a target nor a source.")
+        namespace, lookup = spec.identity.namespace, self._context.tracker.lookup(me)
         target = self._target(me, spec.source)
         sink = resolve(spec.sink, namespace, lookup)
         dead_letter = resolve_optional(spec.delivery.get("deadLetterSink"), namespace, lookup)
@@ -146,29 +142,29 @@ class ReplayReconciler:
         return replay_to_sink(spec, target, sink, dead_letter)
 
     def _target(self, me: Observer, source: KReference) -> str:
-        """uid of what takes the events of a Broker or channel: a Channel's are taken by the channel behind it."""
+        """uid of the target for events to a Broker or channel; for a Channel it is its backing channel."""
         reference = source
         if source.kind == CHANNEL.kind:
             self._found(me, source)
             reference = KReference(IN_MEMORY_CHANNEL.api_version, IN_MEMORY_CHANNEL.kind, source.name, source.namespace)
         uid = str(self._found(me, reference)["metadata"]["uid"])
-        if not isinstance(self._world.publisher.held(f"target/{uid}"), Target):
+        if not isinstance(self._context.publisher.held(f"target/{uid}"), Target):
             raise ReferenceNotReady(f"The {source.kind} {source.name} is not ready, or not served here.")
         return uid
 
     def _found(self, me: Observer, reference: KReference) -> Obj:
         kind = KINDS[reference.kind]
-        found = self._world.tracker.look(me, kind, Key(reference.namespace, reference.name))
+        found = self._context.tracker.look(me, kind, Key(reference.namespace, reference.name))
         if found is None or found["metadata"].get("deletionTimestamp"):
             raise ReferenceGone(kind, reference.name)
         return found
 
 
 def _reaches_back_to(route: Obj) -> float:
-    """Unix time of the oldest event that a Replay of this Trigger or Subscription may have; 0: whatever is kept.
+    """Unix time of the oldest event that a Replay of this Trigger or Subscription may deliver; 0: all that are kept.
 
-    Where its Broker or channel is in another namespace, that is where its own events begin. The user who made it had
-    the right to those (`knsubscribe`); the user who makes the Replay may have none.
+    Where its Broker or channel is in another namespace, that is the time of its own first event. The user who created
+    it had the right to those (`knsubscribe`); the user who creates the Replay may not have it.
     """
     spec, metadata = route.get("spec") or {}, route["metadata"]
     origin = KReference.read(spec.get("brokerRef") or spec.get("channel") or {}, metadata["namespace"])

@@ -1,6 +1,6 @@
-"""The RequestReply controller of the embedded control plane: the Trigger that brings replies, and the keys.
+"""The RequestReply controller of the embedded control plane: the Trigger for replies, and the keys.
 
-`sinks/request_reply.py` takes the requests.
+`sinks/request_reply.py` accepts the requests.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class RequestReplyReconciler:
 
     kind = REQUEST_REPLY
 
-    def __init__(self, world: ReconcilerContext, keys: Keys) -> None:
-        self._world, self._keys = world, keys
+    def __init__(self, context: ReconcilerContext, keys: Keys) -> None:
+        self._context, self._keys = context, keys
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        world, me = self._world, (REQUEST_REPLY.kind, key)
+        context, me = self._context, (REQUEST_REPLY.kind, key)
         if obj is None:
             if self._keys.pop(key, None) is not None:
                 await self._forget(key)
@@ -47,27 +47,27 @@ class RequestReplyReconciler:
         url = f"http://{REQUEST_REPLY_HOST}/{key.namespace}/{key.name}"
         trigger, failure = None, None
         try:
-            trigger = await Parts(world, me, obj).own(wanted.trigger(f"{url}/reply"))
+            trigger = await Parts(context, me, obj).own(wanted.trigger(f"{url}/reply"))
         except PartFailed as failed:
             failure = str(failed)
-        broker = world.tracker.look(me, BROKER, Key(key.namespace, wanted.broker))
-        missing = "" if broker is not None else world.tracker.why_missing(BROKER, wanted.broker)
+        broker = context.tracker.look(me, BROKER, Key(key.namespace, wanted.broker))
+        missing = "" if broker is not None else context.tracker.why_missing(BROKER, wanted.broker)
         seen = RequestReplyObservation(url, broker, missing, trigger, failure)
-        await world.write_status(REQUEST_REPLY, obj, status_of(obj, seen, world.now()))
+        await context.write_status(REQUEST_REPLY, obj, status_of(obj, seen, context.now()))
 
     async def _ensured(self, wanted: RequestReply) -> list[bytes]:
-        """Its keys; one is made where it has none."""
-        secret = await self._world.api.read(SECRET, Key(SYSTEM_NAMESPACE, KEYS_SECRET))
+        """Its keys; one is created where it has none."""
+        secret = await self._context.api.read(SECRET, Key(SYSTEM_NAMESPACE, KEYS_SECRET))
         found = wanted.keys(secret)
         if found:
             return found
         changed = with_key(secret, SYSTEM_NAMESPACE, f"{wanted.key_prefix}key-0", secrets.token_bytes(KEY_BYTES))
-        write = self._world.api.create if secret is None else self._world.api.replace
+        write = self._context.api.create if secret is None else self._context.api.replace
         return wanted.keys(await write(SECRET, changed))
 
     async def _forget(self, key: Key) -> None:
-        secret = await self._world.api.read(SECRET, Key(SYSTEM_NAMESPACE, KEYS_SECRET))
+        secret = await self._context.api.read(SECRET, Key(SYSTEM_NAMESPACE, KEYS_SECRET))
         if secret is not None:
             changed = without_keys(secret, f"{key.namespace}.{key.name}.")
             if changed["data"] != (secret.get("data") or {}):
-                await self._world.api.replace(SECRET, changed)
+                await self._context.api.replace(SECRET, changed)

@@ -1,4 +1,4 @@
-"""The sources as a whole: their controllers, what runs for them, and the connections to their sinks."""
+"""All sources: their controllers, the runners of PingSources and ApiServerSources, the connections to their sinks."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 
 class Sources:
-    """Everything about sources that one control plane has."""
+    """All sources of one control plane."""
 
     def __init__(
-        self, world: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str] = str
+        self, context: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str] = str
     ) -> None:
-        """`trusted` are certificates, in PEM, by which every sink may be believed."""
-        self._settings = world.settings
+        """`trusted` returns certificate authorities, in PEM, that are trusted for every sink."""
+        self._settings = context.settings
         self._group: asyncio.TaskGroup | None = None
         self._tokens: AccountTokens | None = None
         self._requests: TokenRequests | None = None
-        destinations = Destinations(world.settings)
-        self._sinks = Sinks(world.publisher.locate, self._token, destinations=destinations, trusted=trusted)
-        self._pings = PingSourceReconciler(world, enqueue, self._sinks)
-        self._watches = ApiServerSourceReconciler(world, enqueue, self._sinks)
+        destinations = Destinations(context.settings)
+        self._sinks = Sinks(context.publisher.locate, self._token, destinations=destinations, trusted=trusted)
+        self._pings = PingSourceReconciler(context, enqueue, self._sinks)
+        self._watches = ApiServerSourceReconciler(context, enqueue, self._sinks)
         self.reconcilers: list[Reconciler] = [
             self._pings,
             self._watches,
-            ContainerSourceReconciler(world),
-            SinkBindingReconciler(world, enqueue, trusted, self._issued),
+            ContainerSourceReconciler(context),
+            SinkBindingReconciler(context, enqueue, trusted, self._issued),
         ]
 
     async def run(self) -> None:
-        """Runs them until cancelled. To be started when every object has been looked at once."""
+        """Runs them until cancelled. Start it after the first pass of the reconcilers."""
         try:
             async with self._sinks, asyncio.TaskGroup() as group:
                 self._group = group
@@ -53,20 +53,20 @@ class Sources:
                 await self._requests.close()
 
     async def _token(self, namespace: str, account: str, audience: str) -> str:
-        """A token of the source's ServiceAccount, where the sink has an audience. Raises NoToken."""
+        """A token of the source's ServiceAccount for the audience. Raises NoToken."""
         from penstock.oidc.tokens import AccountTokens, WantedToken
 
         if self._tokens is None:
-            self._tokens = AccountTokens(self._asking(), self._start)
+            self._tokens = AccountTokens(self._token_requests(), self._start)
         return await self._tokens.token(WantedToken(namespace, account, audience))
 
     async def _issued(self, namespace: str, account: str, audience: str) -> Issued:
         """A new token of a SinkBinding's ServiceAccount. Raises NoToken."""
         from penstock.oidc.tokens import WantedToken
 
-        return await self._asking()(WantedToken(namespace, account, audience))
+        return await self._token_requests()(WantedToken(namespace, account, audience))
 
-    def _asking(self) -> TokenRequests:
+    def _token_requests(self) -> TokenRequests:
         from penstock.oidc.tokens import TokenRequests
 
         if self._requests is None:
@@ -75,5 +75,5 @@ class Sources:
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         if self._group is None:
-            raise RuntimeError("a source sends before the sources run")
+            raise RuntimeError("a source sends before `run` was called")
         return self._group.create_task(work, name=name)

@@ -1,5 +1,5 @@
-"""The Sequence controller: a Channel in front of each step, and a Subscription that sends its events to the step and
-the step's answers on to the next Channel."""
+"""The Sequence controller: a Channel for each step, and a Subscription that sends its events to the step and the step's
+replies to the next Channel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import access_of
-from penstock.controllers.reconcilers.parts import PartFailed, Parts, behind_the_last, of_another_kind
+from penstock.controllers.reconcilers.parts import PartFailed, Parts, of_another_kind, surplus_parts
 from penstock.kube.kinds import SEQUENCE, SUBSCRIPTION, Key, Kind, Obj
 from penstock.resources.flow_parts import address_of
 from penstock.resources.sequence import Sequence, SequenceObservation, part_name, status_of
@@ -18,26 +18,26 @@ class SequenceReconciler:
 
     kind = SEQUENCE
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
         if obj is None:
             return
-        parts = Parts(self._world, (SEQUENCE.kind, key), obj)
+        parts = Parts(self._context, (SEQUENCE.kind, key), obj)
         sequence = Sequence.read(obj)
         await parts.remove(of_another_kind(_channels_before(obj), _channel_kind(sequence)))
-        seen = await self._bring_about(parts, sequence)
+        seen = await self._ensure(parts, sequence)
         failure = seen.channel_failure or seen.subscription_failure
         if failure is not None:
-            self._world.recorder.warning(obj, "InternalError", failure)
+            self._context.recorder.warning(obj, "InternalError", failure)
         elif len(seen.subscriptions) == len(sequence.steps):
             await self._clear(parts, key, sequence)
-        seen = replace(seen, access=access_of(self._world, (SEQUENCE.kind, key), SEQUENCE, obj))
-        await self._world.write_status(SEQUENCE, obj, status_of(obj, seen, self._world.now()))
+        seen = replace(seen, access=access_of(self._context, (SEQUENCE.kind, key), SEQUENCE, obj))
+        await self._context.write_status(SEQUENCE, obj, status_of(obj, seen, self._context.now()))
 
-    async def _bring_about(self, parts: Parts, sequence: Sequence) -> SequenceObservation:
+    async def _ensure(self, parts: Parts, sequence: Sequence) -> SequenceObservation:
         channels: list[Obj] = []
         subscriptions: list[Obj] = []
         for number, wanted in enumerate(sequence.channels()):
@@ -48,7 +48,7 @@ class SequenceReconciler:
                 why = f"failed to reconcile channel {name} at step {number}: {failed}"
                 return SequenceObservation(channels, [], channel_failure=why)
         if not all(map(address_of, channels)):
-            # Nothing leads to a Channel before it has an address; its status brings the Sequence back here.
+            # Subscriptions are created once all Channels have an address; their status enqueues the Sequence again.
             return SequenceObservation(channels, [])
         for number, wanted in enumerate(sequence.subscriptions()):
             try:
@@ -59,9 +59,9 @@ class SequenceReconciler:
         return SequenceObservation(channels, subscriptions)
 
     async def _clear(self, parts: Parts, key: Key, sequence: Sequence) -> None:
-        # Subscriptions first, so that none leads to a Channel that is gone.
+        # Subscriptions first, so that none refers to a deleted Channel.
         for kind in (SUBSCRIPTION, _channel_kind(sequence)):
-            await parts.remove(behind_the_last(parts, kind, key, part_name, len(sequence.steps)))
+            await parts.remove(surplus_parts(parts, kind, key, part_name, len(sequence.steps)))
 
 
 def _channel_kind(sequence: Sequence) -> Kind:

@@ -1,6 +1,6 @@
-"""The Services controller of the embedded control plane: Endpoints objects, and names for the data plane.
+"""The Services controller of the embedded control plane: Endpoints objects, and DNS names for the data plane.
 
-On a real cluster Kubernetes and its DNS do this, and the controller does not run.
+In an existing cluster Kubernetes and its DNS do this, and the controller does not run.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from penstock.kube.kinds import (
     Obj,
 )
 from penstock.resources import features
-from penstock.resources.conditions import READY, find
+from penstock.resources.conditions import READY, is_true
 from penstock.resources.eventpolicy import SinkGuard, TargetAccess, TargetRules
 from penstock.resources.features import Transport
 from penstock.resources.metadata import POD_PORTS, controller_of
 
-# What a Service leads to: from its selector and the Pods, its endpoints and its name for the snapshot. Pure.
-
 LOOPBACK = "127.0.0.1"
 WEB_PORTS = (80, 443)
 MOST_PORT, LONGEST_PORT = 65535, 5
+
+GUARDED = frozenset({EVENT_TRANSFORM, INTEGRATION_SINK})
+"""Kinds whose Services have the address of `sinks/guarded_services.py` where tokens are required."""
 
 
 def selects(service: Obj, pod: Obj) -> bool:
@@ -61,8 +62,8 @@ def endpoints_of(service: Obj, pods: Iterable[Obj]) -> list[dict[str, Any]]:
             if (number := _target_port(port, pod)) is not None
         )
         subset = subsets.setdefault(ports, _subset(ports))
-        place = "addresses" if _is_ready(pod) else "notReadyAddresses"
-        subset.setdefault(place, []).append({"ip": address, "targetRef": _reference(pod)})
+        field = "addresses" if is_true(pod, READY) else "notReadyAddresses"
+        subset.setdefault(field, []).append({"ip": address, "targetRef": _reference(pod)})
     return [subsets[ports] for ports in sorted(subsets)]
 
 
@@ -110,7 +111,7 @@ def _target_port(port: Mapping[str, Any], pod: Obj) -> int | None:
 
 
 def _mapped_ports(pod: Obj) -> dict[int, int]:
-    """The ports that the Pod has in place of others. Pairs that are not numbers are nobody's ports."""
+    """The actual ports of the Pod by those in its spec. Pairs that are not numbers are ignored."""
     written = str((pod["metadata"].get("annotations") or {}).get(POD_PORTS) or "")
     pairs = (pair.partition("=") for pair in written.split(","))
     found = ((_number(port.strip()), _number(actual.strip())) for port, _, actual in pairs)
@@ -118,9 +119,9 @@ def _mapped_ports(pod: Obj) -> dict[int, int]:
 
 
 def _number(target: object) -> int | None:
-    """The port that is named by its number; None where it is named otherwise, or cannot be one."""
+    """The target as a port number; None where it is a name or not a valid number."""
     text = str(target) if isinstance(target, int | str) else ""
-    # Digits are counted first: Python raises for a number of thousands of them.
+    # The length is checked first: int() raises for thousands of digits.
     is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_PORT
     return int(text) if is_number and 0 < int(text) <= MOST_PORT else None
 
@@ -133,11 +134,6 @@ def _subset(ports: tuple[tuple[str, int, str], ...]) -> dict[str, Any]:
 def _serves(pod: Obj) -> bool:
     over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return not over and not pod["metadata"].get("deletionTimestamp")
-
-
-def _is_ready(pod: Obj) -> bool:
-    ready = find((pod.get("status") or {}).get("conditions"), READY)
-    return ready is not None and ready.get("status") == "True"
 
 
 def _reference(pod: Obj) -> dict[str, str]:
@@ -154,83 +150,79 @@ def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-GUARDED = frozenset({EVENT_TRANSFORM, INTEGRATION_SINK})
-"""Kinds whose Services lead to `sinks/guarded_services.py` where tokens are asked for."""
-
-
 class ServiceReconciler:
     """Services with and without a selector."""
 
     kind = SERVICE
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     def listen_to_pods(self, workers: ReconcilerWorkers) -> None:
-        """Has the Services of a namespace looked at when one of its Pods changes."""
-        services = self._world.tracker.informer(SERVICE)
+        """Has the Services of a namespace reconciled when one of its Pods changes."""
+        services = self._context.tracker.informer(SERVICE)
 
         def announce(key: Key, _pod: Obj | None) -> None:
-            # A Pod that lost a label leaves a Service it no longer names, so all of the namespace are looked at.
+            # All of the namespace: a Pod that lost a label no longer matches the Service that it leaves.
             for service in services.all():
                 if service["metadata"]["namespace"] == key.namespace:
                     workers.enqueue((SERVICE.kind, Key(key.namespace, service["metadata"]["name"])))
 
-        self._world.tracker.informer(POD).listen(announce)
+        self._context.tracker.informer(POD).listen(announce)
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        world, me = self._world, (SERVICE.kind, key)
-        held = world.tracker.look(me, ENDPOINTS, key)
-        world.guarded_pods.pop(key, None)
+        context, me = self._context, (SERVICE.kind, key)
+        held = context.tracker.look(me, ENDPOINTS, key)
+        context.guarded_pods.pop(key, None)
         if obj is None:
-            world.publisher.claim(me, [])
+            context.publisher.claim(me, [])
             return
         if not (obj.get("spec") or {}).get("selector"):
-            # Without a selector the Endpoints are somebody else's, or there are none.
+            # Without a selector, users or other controllers write the Endpoints, if there are any.
             self._claim(me, obj, name_of(obj, (held or {}).get("subsets") or []))
             return
-        pods = [pod for pod in world.tracker.informer(POD).all() if selects(obj, pod)]
+        pods = [pod for pod in context.tracker.informer(POD).all() if selects(obj, pod)]
         subsets = endpoints_of(obj, pods)
         name = name_of(obj, subsets)
-        if _is_guarded(obj) and features.enabled_by(features.OIDC, features_of(world, me)):
-            # Every port of such a Service leads to the same one of its Pods.
-            world.guarded_pods[key] = next(iter(name.ports.values()), ())
-            name = _led_to(name, world.guard_ports)
+        if _is_guarded(obj) and features.enabled_by(features.OIDC, features_of(context, me)):
+            # Such a Service has a single target port, so the addresses of any of its ports will do.
+            context.guarded_pods[key] = next(iter(name.ports.values()), ())
+            name = _guarded(name, context.guard_ports)
         self._claim(me, obj, name)
         await self._write_endpoints(obj, held, subsets)
 
     def _claim(self, me: Observer, service: Obj, name: ServiceName) -> None:
-        for kind, owner in self._world.publisher.claim(me, [name]).values():
-            where = f"{kind} {owner.namespace}/{owner.name}" if owner.namespace else f"penstock ({kind})"
-            self._world.recorder.warning(service, "NameTaken", f"The name {name.host} belongs to {where}.")
+        for kind, owner in self._context.publisher.claim(me, [name]).values():
+            other = f"{kind} {owner.namespace}/{owner.name}" if owner.namespace else f"penstock ({kind})"
+            self._context.recorder.warning(service, "NameTaken", f"The name {name.host} belongs to {other}.")
 
     async def _write_endpoints(self, service: Obj, held: Obj | None, subsets: list[dict[str, Any]]) -> None:
         if held is None:
-            await self._world.api.create(ENDPOINTS, _endpoints(service, subsets))
+            await self._context.api.create(ENDPOINTS, _endpoints(service, subsets))
         elif (held.get("subsets") or []) != subsets:
             with contextlib.suppress(NotFound):
-                await self._world.write_spec(ENDPOINTS, {**held, "subsets": subsets})
+                await self._context.write_spec(ENDPOINTS, {**held, "subsets": subsets})
 
 
-def guard_service(world: ReconcilerContext, service: Key, transport: Transport, access: TargetAccess) -> bool:
-    """Notes who may send to a Service of `GUARDED`; whether requests to it are checked at all."""
+def guard_service(context: ReconcilerContext, service: Key, transport: Transport, access: TargetAccess) -> bool:
+    """Sets who may send to a Service of `GUARDED`; returns whether requests to it are checked at all."""
     record = access_record(access)
     if record is None:
-        world.service_guards.pop(service, None)
+        context.service_guards.pop(service, None)
         return False
-    world.service_guards[service] = SinkGuard(transport, TargetRules(service.namespace, record))
+    context.service_guards[service] = SinkGuard(transport, TargetRules(service.namespace, record))
     return True
 
 
 def _is_guarded(service: Obj) -> bool:
-    """By its owner, which is known before anything else is: a Service never leads to its Pods unchecked meanwhile."""
+    """Decided by its owner, which never changes, so the name never has the addresses of the Pods without checks."""
     owner = controller_of(service) or {}
     return Kind(str(owner.get("apiVersion")), str(owner.get("kind"))) in GUARDED
 
 
-def _led_to(name: ServiceName, guards: Mapping[str, str]) -> ServiceName:
-    """The name with what checks requests behind its ports, where it has Pods that are ready."""
+def _guarded(name: ServiceName, guards: Mapping[str, str]) -> ServiceName:
+    """The name with the addresses of the guards in place of those of its ready Pods."""
     return ServiceName(
         name.host, {port: (guards[port],) if pods and port in guards else () for port, pods in name.ports.items()}
     )

@@ -1,7 +1,7 @@
 """The Trigger controller: resolves subscriber and dead letter sink and claims the route.
 
-A route that is published stays as it was while its subscriber cannot be resolved: events keep being routed and
-retried, and none is lost to a Service that is replaced. Without its Broker the route goes.
+A published route stays as it is while its subscriber cannot be resolved: its events are still routed and retried, so
+none is lost while a Service is replaced. Without its Broker the route is withdrawn.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import Any
 from penstock.contract.routes import Route, key_of, past_uid
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import identity_of
-from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.controllers.routes.past import observe_past, with_past
 from penstock.controllers.routes.route_records import trigger_route, used_secrets
 from penstock.controllers.tracker import Observer
 from penstock.kube.kinds import BROKER, TRIGGER, Key, Kind, Obj
 from penstock.resources.broker import Broker, is_unattended
-from penstock.resources.conditions import ConditionFinding
+from penstock.resources.conditions import ConditionFinding, is_true
 from penstock.resources.delivery import effective
 from penstock.resources.destinations import KReference, Resolution, ResolvedAddress, Unresolved
 from penstock.resources.secrets import UsedSecrets
@@ -36,35 +35,35 @@ from penstock.resources.trigger import (
 
 
 class TriggerReconciler:
-    """Triggers of Brokers that are served here; those of a Broker that nobody serves are told so."""
+    """Triggers of Brokers that are served here; those of a Broker that is not served get a status that says so."""
 
     kind = TRIGGER
 
-    def __init__(self, world: ReconcilerContext) -> None:
-        self._world = world
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        world, me = self._world, (TRIGGER.kind, key)
+        context, me = self._context, (TRIGGER.kind, key)
         if obj is None:
-            world.publisher.claim(me, [])
+            context.publisher.claim(me, [])
             return
         trigger = Trigger.read(obj)
-        broker = world.tracker.look(me, BROKER, Key(trigger.broker_namespace, trigger.broker))
+        broker = context.tracker.look(me, BROKER, Key(trigger.broker_namespace, trigger.broker))
         if broker is not None and broker["metadata"].get("deletionTimestamp"):
             broker = None
-        served = broker is None or Broker.read(broker).broker_class in world.settings.broker_classes
+        served = broker is None or Broker.read(broker).broker_class in context.settings.broker_classes
         if broker is not None and not served:
-            world.publisher.claim(me, [])
-            if not (world.embedded and is_unattended(broker)):
+            context.publisher.claim(me, [])
+            if not (context.embedded and is_unattended(broker)):
                 return
-        lookup = world.tracker.lookup(me)
+        lookup = context.tracker.lookup(me)
         delivery = effective(trigger.delivery, None if broker is None else Broker.read(broker).delivery)
         subscriber = resolve(trigger.subscriber, key.namespace, lookup)
         dead_letter = resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup)
-        identity = await identity_of(world, me, TRIGGER, obj)
+        identity = await identity_of(context, me, TRIGGER, obj)
         url = subscriber.url if isinstance(subscriber, ResolvedAddress) else None
-        secrets = used_secrets(world.tracker, me, key.namespace, trigger.options, url)
+        secrets = used_secrets(context.tracker, me, key.namespace, trigger.options, url)
         route = None
         if served:
             route = self._route(
@@ -73,12 +72,12 @@ class TriggerReconciler:
             claimed = (
                 self._kept(trigger, broker)
                 if route is None
-                else with_past(world.publisher, obj, route, in_table=world.settings.history)
+                else with_past(context.publisher, obj, route, in_table=context.settings.history)
             )
             uids = (trigger.identity.uid, past_uid(trigger.identity.uid))
-            world.publisher.claim(me, claimed, expected=[] if broker is None else [f"route/{uid}" for uid in uids])
+            context.publisher.claim(me, claimed, expected=[] if broker is None else [f"route/{uid}" for uid in uids])
         before = (
-            was_true(obj, SUBSCRIPTION_READY)
+            is_true(obj, SUBSCRIPTION_READY)
             and (obj.get("status") or {}).get("observedGeneration") == trigger.identity.generation
         )
         seen = TriggerObservation(
@@ -87,18 +86,18 @@ class TriggerReconciler:
             subscriber=subscriber,
             dead_letter=dead_letter,
             dependency=self._dependency(me, trigger),
-            taken=route is not None and world.dataplane.has_taken(key_of(route), before=before),
-            left_out=world.publisher.left_out(f"route/{trigger.identity.uid}"),
-            refused=world.dataplane.refused(trigger.identity.uid),
-            waiting=world.dataplane.waiting,
-            losses=world.dataplane.losses(trigger.identity.uid),
-            delivery=world.dataplane.delivery(trigger.identity.uid),
+            taken=route is not None and context.dataplane.has_taken(key_of(route), before=before),
+            left_out=context.publisher.left_out(f"route/{trigger.identity.uid}"),
+            refused=context.dataplane.refused(trigger.identity.uid),
+            waiting=context.dataplane.waiting,
+            losses=context.dataplane.losses(trigger.identity.uid),
+            delivery=context.dataplane.delivery(trigger.identity.uid),
             paused=trigger.options.paused,
             identity=identity,
-            past=observe_past(world.publisher, world.dataplane, trigger.identity.uid),
+            past=observe_past(context.publisher, context.dataplane, trigger.identity.uid),
             secrets=secrets,
         )
-        await world.write_status(TRIGGER, obj, status_of(obj, seen, world.now()))
+        await context.write_status(TRIGGER, obj, status_of(obj, seen, context.now()))
 
     def _route(
         self,
@@ -118,7 +117,7 @@ class TriggerReconciler:
 
     def _kept(self, trigger: Trigger, broker: Obj | None) -> list[Route]:
         uid = trigger.identity.uid
-        held = [self._world.publisher.held(f"route/{one}") for one in (uid, past_uid(uid))]
+        held = [self._context.publisher.held(f"route/{one}") for one in (uid, past_uid(uid))]
         if broker is None:
             return []
         return [one for one in held if isinstance(one, Route) and one.target == broker["metadata"]["uid"]]
@@ -131,7 +130,7 @@ class TriggerReconciler:
         except ValueError as error:
             return unreadable_dependency(str(error))
         kind = Kind(reference.api_version, reference.kind)
-        found = self._world.tracker.look(me, kind, Key(reference.namespace, reference.name))
+        found = self._context.tracker.look(me, kind, Key(reference.namespace, reference.name))
         if found is None:
-            return missing_dependency(self._world.tracker.why_missing(kind, reference.name))
+            return missing_dependency(self._context.tracker.why_missing(kind, reference.name))
         return dependency_finding(found)

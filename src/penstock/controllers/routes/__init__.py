@@ -1,1 +1,1 @@
-"""The routes as the data plane has them: claimed, published, acknowledged."""
+"""Routes between control plane and data plane: claimed, published, acknowledged."""

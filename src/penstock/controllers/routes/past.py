@@ -1,9 +1,9 @@
-"""The past that a Trigger or Subscription asks for when it is made, where the history's table has a part in it.
+"""Past events that a Trigger or Subscription asks for when it is created, where some are only in the history's table.
 
-Beside the route is claimed another one, which replays what came before the route begins: from the table, then from
-Kafka, in its order, with cursors of its own. It is there from the same version of the routes on, so that nothing falls
-between the two, and goes when the status says that everything has been delivered; until then a record of it that is
-lost is made again. The route never waits for it.
+Beside the route another one is claimed, which replays the events from before the route begins: from the table, then
+from Kafka, in order, with cursors of its own. Both are published in the same version, so that no event falls between
+them. The replaying route is withdrawn when the status says that everything has been delivered; until then a lost record
+of it is written again. The route itself never waits for it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from penstock.kube.kinds import Obj
 from penstock.resources.replay import PartitionProgress, PastObservation, past_is
 from penstock.settings import Settings
 
+log = structlog.get_logger()
+
 
 def with_past(publisher: Publisher, obj: Obj, own: Route, *, in_table: bool) -> list[Route]:
-    """What is claimed for a Trigger or Subscription: its route, and what delivers its past while that is to be done.
+    """The routes to claim for a Trigger or Subscription: its own, and the one for past events until they are delivered.
 
-    `in_table`: whether there is a table that could have it."""
+    `in_table`: whether there is a history table that may have them."""
     since = own.asked_from
     held = publisher.held(f"route/{past_uid(own.uid)}")
     if isinstance(held, Route) and held.replay is not None:
-        since = held.replay.since  # the annotation counts when the object is made
+        since = held.replay.since  # the annotation counts only when the object is created
     elif not in_table or not (publisher.held(key_of(own)) is None or past_is("Unknown", obj)):
         return [own]
     return [own] if since is None or past_is("True", obj) else [own, past_route(own, since)]
 
 
 def observe_past(publisher: Publisher, dataplane: DataPlane, uid: str) -> PastObservation:
-    """What there is to tell of the past of a route."""
+    """The state of a route's past events."""
     held = publisher.held(f"route/{past_uid(uid)}")
     not_kept = publisher.take_shortfall(f"route/{uid}") or ""
     if not isinstance(held, Route):
@@ -44,12 +46,12 @@ def observe_past(publisher: Publisher, dataplane: DataPlane, uid: str) -> PastOb
 
 
 def progress_of(dataplane: DataPlane, route: Route) -> list[PartitionProgress]:
-    """What the dispatcher has told of a Replay, for every partition that it has a part in."""
-    told = dataplane.replayed(route.uid)
+    """The progress of a Replay that the dispatcher has reported, for every partition that it replays."""
+    reported = dataplane.replayed(route.uid)
     ends = () if route.replay is None else route.replay.end
     found = []
     for number, (begin, end) in enumerate(zip(route.start, ends, strict=False)):
-        one = told.get(number)
+        one = reported.get(number)
         if one is None:
             found.append(PartitionProgress(number, begin, end, begin))
             continue
@@ -69,13 +71,9 @@ def progress_of(dataplane: DataPlane, route: Route) -> list[PartitionProgress]:
     return found
 
 
-# Where the history's table begins, for Replays of what Kafka has forgotten. Blocks: for a thread.
-
-log = structlog.get_logger()
-
-
 def kept_since(settings: Settings, since: float) -> dict[int, FirstKept]:
-    """By partition; nothing where the table is not there, or cannot be read: then Replays have what Kafka has."""
+    """Where the history's table begins, by partition, for a Unix time. Empty where there is no table or it cannot be
+    read: then Replays get only the events that Kafka still has. Blocks, so call it in a thread."""
     kept = KeptEvents(settings)
     try:
         return kept.firsts(since)

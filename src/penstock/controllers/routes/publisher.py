@@ -1,21 +1,21 @@
-"""Publishes the snapshot of routes: what the reconcilers claim becomes records of `penstock.routes`.
+"""Publishes the snapshot of routes: the records that reconcilers claim are written to `penstock.routes`.
 
 A reconciler claims the records of its object; the publisher compares them with what it has published, gathers changes
 for a moment, and writes only the changed records and one `Version`. It reads the topic back at start, so a restart
-changes nothing in it. A new route gets its `start` here: the ends of `penstock.events` when it is first published, or
-where the events begin that it asks for. Where only the history's table has those, the route begins with new events, and
-another one, claimed beside it, delivers what came before (`past.py`). A route that changes what it matches keeps what
-it matched before, up to the ends of `penstock.events` then: older events may have to be read again.
+writes nothing. A new route gets its `start` here: the ends of `penstock.events` when it is first published, or the
+first of the past events that it asks for. Where only the history's table has those, the route begins with new events,
+and another one, claimed beside it, delivers the past events (`past.py`). A route whose filter changes keeps its former
+filter, up to the ends of `penstock.events` at that time: older events may have to be matched again.
 
-A record that Kafka does not take, because it is too large, is left out until another is claimed in its place: what one
-user writes into an object must not keep the routes of all others from being published.
+A record that is too large for Kafka is left out until another is claimed in its place: what one user writes into an
+object must not keep the routes of all others from being published.
 
-A write that failed may have been stored all the same, and readers may act by it. So every attempt has a version number
-of its own, and the next attempt writes again whatever the failed one may have left in the topic.
+A failed write may have been stored all the same, and readers may have applied it. So every attempt has a version number
+of its own, and the next attempt overwrites everything that the failed one may have left in the topic.
 
-A record that cannot be read is written again as soon as it is seen. Where that is only at the next start, what the
-topic alone knew is gone: the route's start. The end of the events would be a loss to a route that is behind it, so such
-a route begins with the oldest event that is retained. Its cursors know what it has had already.
+A record that cannot be read is written again as soon as it is detected. If that is only at the next start, the route's
+start is lost, because only the topic had it. Beginning at the end of the events could skip some, so such a route begins
+with the oldest event that is retained. Its cursors prevent repeated deliveries.
 """
 
 from __future__ import annotations
@@ -54,69 +54,71 @@ from penstock.runtime.tasks import TaskScope
 log = structlog.get_logger()
 
 KeptSince = Callable[[float], Mapping[int, FirstKept]]
-"""Where each partition of the history's table begins, for a Unix time; nothing where it cannot be read."""
+"""Where each partition of the history's table begins, for a Unix time; empty where it cannot be read."""
 
 GATHER_SECONDS = 0.05
 RETRY_SECONDS = 1.0
 FORMER_KEPT, FORMER_BYTES = 8, 64 * 1024
-"""How many changes of what a route matches are kept with it, and how many bytes they may take together."""
+"""How many former filters of a route are kept with it, and how many bytes they may take together."""
 
 
 class Publisher:
-    """Claims of all reconcilers, and what of them is published."""
+    """The claims of all reconcilers, and which of them are published."""
 
-    def __init__(self, topic: RoutesTopic, kept: KeptSince | None = None) -> None:
+    def __init__(self, topic: RoutesTopic, enqueue: Callable[[Observer], None], kept: KeptSince | None = None) -> None:
+        """`enqueue` is called with the owner of a record that had another owner before, or that is left out."""
         self.version = 0
         """The newest published version."""
-        self.announce: Callable[[int], None] = lambda _version: None
-        """Told each version once it is published."""
-        self._topic, self._kept = topic, kept
+        self._topic, self._enqueue, self._kept = topic, enqueue, kept
+        self._listeners: list[Callable[[int], None]] = []
         self._published: dict[str, Record] = {}
         self._changed_at: dict[str, int] = {}
         self._restored: set[str] = set()
         self._desired: dict[str, Record] = {}
         self._owner: dict[str, Observer] = {}
         self._others: dict[str, dict[Observer, Record]] = defaultdict(dict)
-        """By key, what others claim that its owner has; the first of them follows the owner."""
+        """By key, the claims of others than its owner; the first of them becomes the next owner."""
         self._contested: dict[Observer, frozenset[str]] = {}
-        """What each claims in vain."""
-        self.look_again: Callable[[Observer], None] = lambda _: None
-        """Called with the owner of a record that had another owner before, or that is left out."""
+        """The keys that each claims and another one owns."""
         self._keys: dict[Observer, set[str]] = defaultdict(set)
         self._dirty: set[str] = set()
         self._left_out: dict[str, tuple[Record, int]] = {}
-        """By key, a claim that Kafka does not take, and its size."""
+        """By key, a claim that is too large for Kafka, and its size."""
         self._newest_number = 0
         """The highest version number that an attempt to publish has used."""
         self._unconfirmed: set[str] = set()
-        """Keys that a failed attempt may have changed in the topic, or under which it holds what cannot be read."""
+        """Keys that a failed attempt may have changed in the topic, or whose record there cannot be read."""
         self._unreadable: set[str] = set()
         """Keys whose record was found to be unreadable and has not been replaced since."""
         self._found_meanwhile: set[str] = set()
-        """Keys that were found so since the newest attempt began: it may have come before what cannot be read."""
+        """Keys found unreadable since the newest attempt began: its write may precede the unreadable record."""
         self._routes_missing = False
-        """Whether any route that is claimed may have been published before: some are, and nothing of them is left."""
+        """Whether any claimed route may have been published before: records of some published routes are lost."""
         self._start_unknown: set[str] = set()
-        """Keys of routes that may have been published before, with a start that is not known any more."""
+        """Keys of routes that may have been published before, with a start that is lost."""
         self._shortfalls: dict[str, str] = {}
-        """By key, what is no longer kept of the past that a route asked for."""
+        """By key, which of the past events that a route asked for are no longer kept."""
         self._expected: dict[Observer, frozenset[str]] = {}
         self._all_claimed = False
         self._incomplete = True
         self._names: NameTable | None = None
         self._work = asyncio.Event()
 
+    def listen(self, listener: Callable[[int], None]) -> None:
+        """Calls the listener with each version once it is published."""
+        self._listeners.append(listener)
+
     async def look(self) -> StoredRoutes:
-        """What is published already, by whomever, without taking it up."""
+        """The published routes, without becoming their publisher."""
         return await asyncio.to_thread(self._topic.look)
 
     async def restore(self) -> StoredRoutes:
-        """Takes up what is published already, and returns it."""
+        """Becomes the publisher of the published routes, and returns them."""
         stored = await asyncio.to_thread(self._topic.read)
         self._published, self.version = stored.records, stored.version
         self._newest_number = stored.version
         if VERSION_KEY in stored.unreadable:
-            # What was used and acknowledged last is not known: go on beyond all that can have been.
+            # The last version number is lost: continue above every number that can have been used.
             self._newest_number = max(stored.version, int(time.time() * 1000))
         self._unreadable = set(stored.unreadable - {VERSION_KEY})
         self._start_unknown = self._unreadable - stored.records.keys()
@@ -127,14 +129,14 @@ class Publisher:
         self._restored = set(stored.records)
         return stored
 
-    def look_after(self) -> None:
-        """To be called now and then while nothing is published."""
+    def poll(self) -> None:
+        """Serves the Kafka client; to be called regularly while nothing is published."""
         self._topic.look_after()
 
     def claim(self, owner: Observer, records: Iterable[Record], expected: Iterable[str] = ()) -> Mapping[str, Observer]:
-        """These records, and no others, are the owner's. One with a key that is `expected` may follow.
+        """Replaces the owner's claims by these records. Records with keys in `expected` may follow later.
 
-        A record stays its first owner's until that gives it up. Returns, by key, who owns what is claimed in vain.
+        A record belongs to its first owner until that withdraws it. Returns the owners of keys that others own, by key.
         """
         asked = {key_of(record): record for record in records}
         taken = {key: holder for key in asked if (holder := self._owner.get(key, owner)) != owner}
@@ -147,7 +149,7 @@ class Publisher:
         if taken:
             self._contested[owner] = frozenset(taken)
         for key in tuple(self._keys[owner] - asked.keys()):
-            self._give_up(owner, key)
+            self._withdraw(owner, key)
         for key, record in asked.items():
             self._take(owner, key, record)
         if not self._keys[owner]:
@@ -165,7 +167,7 @@ class Publisher:
             if self._published.get(key) != started or key in self._dirty:
                 self._mark(key)
 
-    def _give_up(self, owner: Observer, key: str) -> None:
+    def _withdraw(self, owner: Observer, key: str) -> None:
         self._keys[owner].discard(key)
         others = self._others.get(key)
         if not others:
@@ -178,21 +180,21 @@ class Publisher:
         if not others:
             del self._others[key]
         self._contested[following] -= {key}
-        self.look_again(following)
+        self._enqueue(following)
 
     def _expect(self, owner: Observer, keys: frozenset[str]) -> None:
-        given_up = (self._expected.pop(owner, frozenset()) - keys) & self._unreadable
+        unexpected = (self._expected.pop(owner, frozenset()) - keys) & self._unreadable
         if keys:
             self._expected[owner] = keys
-        # A set minus the keys of a dictionary would go through all of them, with every claim.
-        self._write_again({key for key in given_up if key not in self._desired})
+        # Not `unexpected - self._desired.keys()`: that would iterate over all records, with every claim.
+        self._write_again({key for key in unexpected if key not in self._desired})
 
     def held(self, key: str) -> Record | None:
         """The record as last claimed, or else as restored."""
         return self._desired.get(key) or self._published.get(key)
 
     def locate(self, url: str) -> Location:
-        """Where the URL leads, by the names as last claimed. Raises NothingThere."""
+        """The location of the URL, by the names as last claimed. Raises NothingThere."""
         if self._names is None:
             self._names = NameTable(record for record in self._desired.values() if isinstance(record, ServiceName))
         return self._names.locate(url)
@@ -206,8 +208,8 @@ class Publisher:
         return key in self._restored and not self._waits(key)
 
     def owners_between(self, after: int, until: int) -> Iterator[Observer]:
-        """Whose records last changed in the versions from `after` (not included) until `until`."""
-        if until <= after:  # as nearly always when an acknowledgement comes: thousands of records need no look
+        """The owners of records that last changed in the versions after `after`, until `until`."""
+        if until <= after:  # as for nearly every acknowledgement: do not iterate over thousands of records
             return iter(())
         return iter([self._owner[k] for k, v in self._changed_at.items() if after < v <= until and k in self._owner])
 
@@ -216,18 +218,18 @@ class Publisher:
         return self._owner.get(key)
 
     def left_out(self, key: str) -> str | None:
-        """Why the record is not published as it is claimed; None where nothing is known to be in its way."""
+        """Why the record is not published as it is claimed; None where no reason is known."""
         record, size = self._left_out.get(key, (None, 0))
         if record is None or record != self._desired.get(key):
             return None
         return f"Its record has {size} bytes, which is more than Kafka takes: make the object smaller."
 
     def take_shortfall(self, key: str) -> str | None:
-        """What is no longer kept of the past that a route asked for; told once."""
+        """Which of the past events that a route asked for are no longer kept; returned once."""
         return self._shortfalls.pop(key, None)
 
     def drop_unclaimed(self) -> None:
-        """Every object has been looked at: what nobody has claimed, and nobody is expected to, is gone."""
+        """Every object has been reconciled: removes the records that are neither claimed nor expected."""
         self._all_claimed = True
         for key in self._published.keys() - self._desired.keys():
             self._mark(key)
@@ -237,7 +239,7 @@ class Publisher:
             self._routes_missing = False
 
     def found_unreadable(self, key: str) -> None:
-        """The topic holds a record under this key that cannot be read."""
+        """The topic has a record under this key that cannot be read."""
         self._found_meanwhile.add(key)
         if key == VERSION_KEY:
             self._incomplete = True
@@ -247,7 +249,7 @@ class Publisher:
         self._replace_unreadable()
 
     def _replace_unreadable(self) -> None:
-        """Writes again what is claimed, and deletes what will not be."""
+        """Writes the claimed ones again, and deletes those that will not be claimed."""
         ended = self._unreadable - self._all_expected() if self._all_claimed else frozenset[str]()
         self._write_again((self._unreadable & self._desired.keys()) | ended)
 
@@ -255,7 +257,7 @@ class Publisher:
         return frozenset[str]().union(*self._expected.values())
 
     async def run(self) -> None:
-        """Publishes until cancelled. To be started when every object has been looked at, or tried to be, once."""
+        """Publishes until cancelled. Start it after the first pass of the reconcilers."""
         owner = TaskScope()
         watch = self._topic.watch_unreadable(partial(owner.hand_over, self.found_unreadable), owner.fail)
         try:
@@ -275,10 +277,10 @@ class Publisher:
                 await self._publish()
             except PublisherSuperseded:
                 raise
-            except NotTaken as refusal:
-                self._leave_out(refusal)
+            except NotTaken as error:
+                self._leave_out(error)
                 self._work.set()
-            except Exception as error:  # of Kafka, mostly; the routes stay as they are and are published later
+            except Exception as error:  # of the Kafka client or a thread: claims are kept, and published later
                 log.error("the routes could not be published; trying again", error=describe(error))
                 await asyncio.sleep(RETRY_SECONDS)
                 self._work.set()
@@ -303,19 +305,20 @@ class Publisher:
         self._dirty = {key for key in self._dirty if self._desired.get(key) != self._published.get(key)}
         for key in tuple(self._found_meanwhile):
             self.found_unreadable(key)
-        self.announce(version.version)
+        for listener in self._listeners:
+            listener(version.version)
         log.info("routes published", version=version.version, changed=len(changes))
 
-    def _leave_out(self, refusal: NotTaken) -> None:
-        log.error("a record of the routes is left out: it is too large", key=refusal.key, size=refusal.size)
-        if (record := self._desired.get(refusal.key)) is None:
+    def _leave_out(self, error: NotTaken) -> None:
+        log.error("a record of the routes is left out: it is too large", key=error.key, size=error.size)
+        if (record := self._desired.get(error.key)) is None:
             return
-        self._left_out[refusal.key] = record, refusal.size
-        if (owner := self._owner.get(refusal.key)) is not None:
-            self.look_again(owner)
+        self._left_out[error.key] = record, error.size
+        if (owner := self._owner.get(error.key)) is not None:
+            self._enqueue(owner)
 
     def _changes(self) -> dict[str, Record | None]:
-        """What to write: where a claim differs from what is published, and where the topic may hold something else."""
+        """What to write: claims that differ from what is published, and keys whose record in the topic is uncertain."""
         return {
             key: self._desired.get(key)
             for key in sorted(self._dirty | self._unconfirmed)
@@ -324,7 +327,7 @@ class Publisher:
         }
 
     async def _complete(self, changes: dict[str, Record | None]) -> None:
-        """Gives routes what depends on where the events are now: new ones their start, changed ones what they were."""
+        """Adds what depends on the present ends of the events: the start of new routes, former filters of others."""
         routes = [(key, record) for key, record in changes.items() if isinstance(record, Route)]
         fresh = [route for key, route in routes if not route.start and key not in self._published]
         changed = [
@@ -345,7 +348,7 @@ class Publisher:
     async def _give_starts(
         self, fresh: Sequence[Route], changes: dict[str, Record | None], retained: Sequence[Retained]
     ) -> None:
-        for route in sorted(fresh, key=_is_past):  # a past ends where its route begins, so that it comes after it
+        for route in sorted(fresh, key=_is_past):  # a route for past events ends where its own route starts: own first
             key = key_of(route)
             if route.replay is None:
                 has_past = f"route/{past_uid(route.uid)}" in changes
@@ -359,11 +362,12 @@ class Publisher:
             changes[key] = started
             current = self._desired.get(key)
             if isinstance(current, Route):
-                # The claim may have changed while the ends were asked for; it gets the same start.
+                # The claim may have changed during the await; it gets the same start.
                 self._desired[key] = _as_started(current, started)
 
     async def _window_of(self, key: str, route: Route, replay: Replay, retained: Sequence[Retained]) -> Route:
-        """A Replay with where it begins and ends. Events that a route gave up are found by when it did so."""
+        """A Replay with its start and end. For dropped and dead-lettered events, `since` and `until` are about the time
+        of the failure, not of the event, so all retained events are searched."""
         start, end = tuple(kept.first for kept in retained), tuple(kept.end for kept in retained)
         if replay.given_up_by is None:
             start = await self._begin_of(key, replay.since, retained, self._kept)
@@ -372,7 +376,7 @@ class Publisher:
         return _within(route, start, end)
 
     async def _past_of(self, own_key: str, own: Record | None, past: Route, retained: Sequence[Retained]) -> Route:
-        """What delivers the past of a route: from where the events begin that it asks for to where the route begins."""
+        """The route for past events: from the first one that is asked for to where the other route begins."""
         end = own.start if isinstance(own, Route) else ()
         since = 0.0 if past.replay is None else past.replay.since
         begin = await self._begin_of(own_key, since, retained, self._kept)
@@ -386,15 +390,15 @@ class Publisher:
                 return tuple(kept.end for kept in retained)
             begin = await self._begin_of(key, since, retained, self._kept if has_past else None)
             kept_by_kafka = all(first >= kept.first for first, kept in zip(begin, retained, strict=False))
-            # Otherwise all of its past comes from one hand, which keeps its order.
+            # Otherwise the other route delivers all past events, so that they stay in order.
             return begin if kept_by_kafka else tuple(kept.end for kept in retained)
-        log.warning("the start of a route cannot be read any more; it begins with the oldest event kept", key=key)
+        log.warning("the start of a route is lost; it begins with the oldest event that is kept", key=key)
         return tuple(kept.first for kept in retained)
 
     async def _begin_of(
         self, key: str, since: float, retained: Sequence[Retained], table: KeptSince | None
     ) -> tuple[int, ...]:
-        """Where the events begin that came since then: in Kafka, or before that in the table. Notes what is missing."""
+        """The first events since then: in Kafka, or before that in the table. Records which ones are missing."""
         found = await asyncio.to_thread(self._topic.events_since, since) if since else ()
         begin, shortfall = start_in_the_past(found, retained)
         if table is not None and any(one == kept.first > 0 for one, kept in zip(begin, retained, strict=False)):
@@ -433,7 +437,7 @@ class Publisher:
         return key in self._dirty or key in self._unconfirmed
 
     def _write_again(self, keys: Set[str]) -> None:
-        """Whatever the topic holds under these keys is to be replaced."""
+        """Has the records under these keys written again, whatever the topic has."""
         if keys:
             self._unconfirmed.update(keys)
             self._work.set()
@@ -448,7 +452,7 @@ def _is_past(route: Route) -> bool:
 
 
 def _within(route: Route, start: tuple[int, ...], end: tuple[int, ...]) -> Route:
-    """The route with where it begins and ends."""
+    """The route with its start and end."""
     replay = None if route.replay is None else msgspec.structs.replace(route.replay, end=end)
     return msgspec.structs.replace(route, start=start, replay=replay)
 
@@ -458,7 +462,7 @@ def _matches_otherwise(before: Route, route: Route) -> bool:
 
 
 def _former(before: Route, ends: tuple[int, ...]) -> tuple[FormerMatch, ...]:
-    """What the route has matched until now, with the newest changes that there is room for."""
+    """The former filters of the route, the newest ones up to the limits."""
     former = (*before.former, FormerMatch(*before.match, until=ends))[-FORMER_KEPT:]
     while former and len(msgspec.json.encode(former)) > FORMER_BYTES:
         former = former[1:]
@@ -466,7 +470,7 @@ def _former(before: Route, ends: tuple[int, ...]) -> tuple[FormerMatch, ...]:
 
 
 def _as_started(route: Route, before: Route) -> Route:
-    """The route with the start, and the end if it has one, that it was published with, and what it was before."""
+    """The route with the start, the former filters, and the end if it has one, that it was published with."""
     replay = route.replay
     if replay is not None and before.replay is not None:
         replay = msgspec.structs.replace(replay, end=before.replay.end)
@@ -474,9 +478,9 @@ def _as_started(route: Route, before: Route) -> Route:
 
 
 def start_in_the_past(found: Sequence[int], retained: Sequence[Retained]) -> tuple[tuple[int, ...], str]:
-    """Where a route begins that asks for the past, and what is no longer there of it; empty where all is.
+    """Where a route begins that asks for past events, and which of them are missing; empty where none is.
 
-    `found` is where the events begin that it asks for; empty: it asks for all that are kept, so none can be missing.
+    `found` are the offsets of the first ones; empty: it asks for all that are kept, so none is missing.
     """
     if not found:
         return tuple(kept.first for kept in retained), ""
@@ -486,17 +490,17 @@ def start_in_the_past(found: Sequence[int], retained: Sequence[Retained]) -> tup
 
 
 def further_back(start: Sequence[int], kept: Mapping[int, FirstKept], since: float) -> tuple[tuple[int, ...], str]:
-    """The same start, moved back to where the history's table has what is asked for, and what it does not have."""
+    """The same start, moved back to the first events in the history's table, and which events it does not have."""
     moved = tuple(min(begin, kept[number].since) if number in kept else begin for number, begin in enumerate(start))
     cut = [n for n, begin in enumerate(moved) if since and begin and (n not in kept or kept[n].since == kept[n].first)]
     return moved, _missing(cut)
 
 
 def _missing(cut: Sequence[int]) -> str:
-    """What is told of partitions that begin with what is left; nothing where there are none."""
+    """The message about partitions that begin with the oldest event that is kept; empty where there are none."""
     named = ", ".join(map(str, cut))
-    told = f"older events may be missing: in partitions {named} it begins with the oldest event that is kept"
-    return told if cut else ""
+    message = f"older events may be missing: in partitions {named} it begins with the oldest event that is kept"
+    return message if cut else ""
 
 
 _KINDS: tuple[type[Record], ...] = (Target, Route, ServiceName)

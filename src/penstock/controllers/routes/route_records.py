@@ -1,4 +1,7 @@
-"""The records of the snapshot, made from objects and what their destinations resolved to. Pure."""
+"""The records of the snapshot, made from objects, their resolved destinations and their Secrets.
+
+The data plane gets only names and versions of Secrets, never their data.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +31,27 @@ from penstock.resources.eventpolicy import OPEN, TargetAccess
 from penstock.resources.features import Transport
 from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.replay import ReplaySpec
-from penstock.resources.secrets import NONE as NO_SECRETS
-from penstock.resources.secrets import SIGNING, UsedSecret, UsedSecrets, find_certificate, find_secret
+from penstock.resources.secrets import (
+    NO_SECRETS,
+    SIGNING,
+    UsedSecret,
+    UsedSecrets,
+    find_certificate,
+    find_secret,
+)
 from penstock.resources.trigger import Trigger
 from penstock.runtime.hosts import from_here, in_url
 from penstock.settings import Settings
 
-# The Secrets that a route needs: whether they are there and of use. The data plane is told names and versions only.
+JOB_SINK_HOST = service_host("job-sink", "knative-eventing")
+REQUEST_REPLY_HOST = service_host("request-reply", "knative-eventing")
+BROKER_INGRESS_HOST = service_host("broker-ingress", "knative-eventing")
 
 
 def used_secrets(
     tracker: Tracker, me: Observer, namespace: str, options: RouteOptions, subscriber: str | None
 ) -> UsedSecrets:
-    """What the annotations ask for, for deliveries to this address; who asks hears when it changes."""
+    """The Secrets that the annotations name, for deliveries to this address; `me` is enqueued when they change."""
 
     def look(name: str) -> Mapping[str, Any] | str:
         found = tracker.look(me, SECRET, Key(namespace, name))
@@ -49,7 +60,7 @@ def used_secrets(
         unseen = tracker.informer(SECRET).unserved
         if unseen:
             return f"{unseen}. Let the control plane list and watch Secrets"
-        return f'the Secret "{name}" is not there. Create it in the namespace {namespace}, or correct the name'
+        return f'the Secret "{name}" does not exist. Create it in the namespace {namespace}, or correct the name'
 
     return UsedSecrets(
         find_secret(SIGNING, options.sign_with, look), find_certificate(options.client_certificate, subscriber, look)
@@ -57,27 +68,22 @@ def used_secrets(
 
 
 def secret_version(used: UsedSecret | None) -> SecretVersion | None:
-    """The Secret as the data plane is told of it."""
+    """The Secret's part of a record."""
     return None if used is None else SecretVersion(used.name, used.version)
 
 
-JOB_SINK_HOST = service_host("job-sink", "knative-eventing")
-REQUEST_REPLY_HOST = service_host("request-reply", "knative-eventing")
-BROKER_INGRESS_HOST = service_host("broker-ingress", "knative-eventing")
-
-
 def broker_path(identity: ObjectIdentity) -> str:
-    """Where the ingress takes a Broker's events."""
+    """The path at which the ingress accepts a Broker's events."""
     return f"/{identity.namespace}/{identity.name}"
 
 
 def channel_path(identity: ObjectIdentity) -> str:
-    """Where the ingress takes a channel's events."""
+    """The path at which the ingress accepts a channel's events."""
     return f"/channels/{identity.namespace}/{identity.name}"
 
 
 def channel_host(identity: ObjectIdentity) -> str:
-    """The name that manifests hard-code for a channel."""
+    """The host name of a channel, as in Knative; some manifests contain it literally."""
     return service_host(f"{identity.name}-kn-channel", identity.namespace)
 
 
@@ -123,20 +129,20 @@ def channel_target(
 
 
 def access_record(access: TargetAccess) -> Access | None:
-    """Who may send to a target; None: everybody."""
+    """Who may send to a target; None: all clients."""
     return None if access.audience is None else Access(access.audience, access.policies, access.mode)
 
 
 def ingress_name(host: str, settings: Settings) -> ServiceName:
-    """A name that leads to the ingress, at port 80 without and at 443 with TLS."""
+    """A DNS name of the ingress, at port 80 without and at 443 with TLS."""
     here, elsewhere = from_here(settings.host), settings.address_base
-    plain = _place(elsewhere) if elsewhere else f"{here}:{settings.port}"
+    plain = _host_and_port(elsewhere) if elsewhere else f"{here}:{settings.port}"
     is_named = elsewhere or settings.tls_address_base
-    secure = _place(settings.tls_ingress_url) if is_named else f"{here}:{settings.tls_port}"
+    secure = _host_and_port(settings.tls_ingress_url) if is_named else f"{here}:{settings.tls_port}"
     return ServiceName(host, {"80": (plain,), "443": (secure,)})
 
 
-def _place(url: str) -> str:
+def _host_and_port(url: str) -> str:
     parts = urlsplit(url)
     return f"{in_url(parts.hostname or '')}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
@@ -151,7 +157,7 @@ def trigger_route(
     account: str = "",
     secrets: UsedSecrets = NO_SECRETS,
 ) -> Route:
-    """A Trigger; `delivery` are the options in force."""
+    """The route of a Trigger; `delivery` are the options in force."""
     identity, options = trigger.identity, trigger.options
     return Route(
         identity.uid,
@@ -183,8 +189,8 @@ def subscription_route(
     account: str = "",
     secrets: UsedSecrets = NO_SECRETS,
 ) -> Route:
-    """A Subscription. Addresses and delivery are those of its entry in `spec.subscribers` of the channel, which has
-    them resolved; whose route it is and as whom it sends are never taken from there."""
+    """The route of a Subscription. Resolved addresses and delivery are from its entry in `spec.subscribers` of the
+    channel; identity and account are not, since users may be allowed to write that entry."""
     fields = dict(entry)
     delivery = entry.get("delivery") or {}
     sink = delivery.get("deadLetterSink") or {}
@@ -210,7 +216,7 @@ def subscription_route(
 
 
 def replay_route(spec: ReplaySpec, of: Route, secrets: UsedSecrets = NO_SECRETS) -> Route:
-    """A Replay of a Trigger or Subscription, which goes where that goes, with the Secrets that it needs."""
+    """The route of a Replay of a Trigger or Subscription: to the same destination, with the Secrets that it needs."""
     identity = spec.identity
     return msgspec.structs.replace(
         of,
@@ -229,7 +235,7 @@ def replay_route(spec: ReplaySpec, of: Route, secrets: UsedSecrets = NO_SECRETS)
 
 
 def past_route(of: Route, since: float) -> Route:
-    """What delivers the events from before a route was made that it asks for, up to where the route itself begins."""
+    """The route that delivers the past events that another route asks for, up to where that one begins."""
     return msgspec.structs.replace(
         of,
         uid=past_uid(of.uid),
@@ -242,7 +248,7 @@ def past_route(of: Route, since: float) -> Route:
 
 
 def replay_to_sink(spec: ReplaySpec, target: str, sink: ResolvedAddress, dead_letter: Resolution) -> Route:
-    """A Replay of a Broker or channel to a sink of its own: straight there, so that nobody waits for a reply."""
+    """The route of a Replay of a Broker or channel to a sink. The sink is its `reply`: none is expected from it."""
     identity = spec.identity
     return Route(
         identity.uid,
@@ -272,7 +278,7 @@ def _replay(spec: ReplaySpec, role: Literal["Trigger", "Subscription"], given_up
 
 
 def _delivery(spec: Mapping[str, Any], dead_letter: Resolution, secrets: UsedSecrets = NO_SECRETS) -> Delivery:
-    """A signature is of the body alone: what is signed has the whole event there, unless it is asked for otherwise."""
+    """A signature covers only the body, so signed events are sent in structured mode unless the spec says otherwise."""
     options = DeliveryOptions.read(dict(spec))
     signed_whole: Literal["json"] | None = "json" if secrets.signing is not None else None
     return Delivery(

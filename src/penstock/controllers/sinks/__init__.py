@@ -1,1 +1,1 @@
-"""Sinks that the control plane answers itself, because what they do with an event is to create objects."""
+"""HTTP servers of the embedded control plane: JobSinks, RequestReplies, and the checks in front of guarded Services."""

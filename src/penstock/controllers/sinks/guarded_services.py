@@ -1,7 +1,7 @@
-"""The Services of EventTransforms and IntegrationSinks where tokens are asked for (`authentication-oidc`).
+"""A proxy in front of the Services of EventTransforms and IntegrationSinks where tokens are required.
 
-Their names lead here instead of to their Pods. A request that shows who sends it, and that the sender may, is passed on
-to a ready Pod; upstream has a container for that in each Pod, the auth-proxy.
+Their names have its address instead of those of their Pods. It checks the token and the EventPolicies, and forwards the
+request to a ready Pod; Knative has a container for that in each Pod, the auth-proxy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.contract.names import CLUSTER_DOMAIN, service_host, service_names
 from penstock.controllers.sinks.requests import (
-    RequestNotTaken,
+    RequestRejected,
     Subject,
     body_of,
     check_event,
@@ -31,10 +31,10 @@ from penstock.resources.eventpolicy import SinkGuard
 from penstock.web.tls_context import server_context
 from penstock.web.tls_server import NoCertificate, ServerTls
 
-ANSWER_SECONDS = 600.0
+RESPONSE_SECONDS = 600.0
 """For the Pod, which may itself wait for its sink. Senders have limits of their own."""
-NOT_PASSED_ON = HOP_BY_HOP | {"authorization", "content-length", "accept-encoding"}
-NOT_PASSED_BACK = HOP_BY_HOP | {"content-length"}
+NOT_FORWARDED = HOP_BY_HOP | {"authorization", "content-length", "accept-encoding"}
+NOT_RETURNED = HOP_BY_HOP | {"content-length"}
 
 log = structlog.get_logger()
 
@@ -50,24 +50,24 @@ class GuardedServices:
         subject: Subject,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """`guards` and `pods`, the addresses of those that are ready, by the keys of the Services; `transport` leads to
-        the Pods."""
+        """`guards`, and the addresses of the ready `pods`, by the keys of the Services; `transport` replaces the
+        connections to Pods in tests."""
         self._guards, self._pods = guards, pods
         self._most, self._subject = max_event_bytes, subject
-        # A Pod that answers slowly must not keep those of others waiting for a connection.
+        # No limit: requests to a slow Pod must not make those to other Pods wait for a connection.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-        self._client = httpx2.AsyncClient(trust_env=False, timeout=ANSWER_SECONDS, transport=transport, limits=limits)
+        self._client = httpx2.AsyncClient(trust_env=False, timeout=RESPONSE_SECONDS, transport=transport, limits=limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            response = await self._answer(Request(scope, receive))
+            response = await self._respond(Request(scope, receive))
             await response(scope, receive, send)
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Closes the connections."""
         await self._client.aclose()
 
-    async def _answer(self, request: Request) -> Response:
+    async def _respond(self, request: Request) -> Response:
         key = service_of(request.headers.get("host", ""))
         guard = None if key is None else self._guards.get(key)
         if key is None or guard is None:
@@ -77,38 +77,38 @@ class GuardedServices:
             body = await body_of(request, self._most)
             if guard.rules is not None and guard.rules.access.policies:
                 check_event(guard.rules, sender, read_event(request, body))
-        except RequestNotTaken as refusal:
-            return refusal.answer
-        return await self._pass_on(request, body, key)
+        except RequestRejected as error:
+            return error.response
+        return await self._forward(request, body, key)
 
-    async def _pass_on(self, request: Request, body: bytes, key: Key) -> Response:
+    async def _forward(self, request: Request, body: bytes, key: Key) -> Response:
         pods = self._pods.get(key)
         if not pods:
             return PlainTextResponse(f"the Service {key.name} has no ready Pod\n", 503)
-        passed = [(name, value) for name, value in request.headers.raw if name.decode("latin-1") not in NOT_PASSED_ON]
-        passed.append((b"accept-encoding", b"identity"))
+        headers = [(name, value) for name, value in request.headers.raw if name.decode("latin-1") not in NOT_FORWARDED]
+        headers.append((b"accept-encoding", b"identity"))
         target = httpx2.URL(f"http://{pods[0]}").copy_with(raw_path=_target(request.scope))
         try:
-            async with self._client.stream(request.method, target, headers=passed, content=body) as answer:
+            async with self._client.stream(request.method, target, headers=headers, content=body) as received:
                 content = b""
-                async for chunk in answer.aiter_raw():
+                async for chunk in received.aiter_raw():
                     content += chunk
                     if len(content) > self._most:
-                        return PlainTextResponse(f"the Pod's answer has more than {self._most} bytes\n", 502)
+                        return PlainTextResponse(f"the Pod's response has more than {self._most} bytes\n", 502)
         except httpx2.HTTPError as error:
-            log.warning("a guarded Pod did not answer", namespace=key.namespace, name=key.name, error=describe(error))
-            return PlainTextResponse("the Pod cannot be reached, or gave no answer\n", 502)
-        response = Response(content, answer.status_code)
-        kept = [(name.lower(), value) for name, value in answer.headers.raw]
-        response.raw_headers += [one for one in kept if one[0].decode("latin-1") not in NOT_PASSED_BACK]
+            log.warning("a guarded Pod did not respond", namespace=key.namespace, name=key.name, error=describe(error))
+            return PlainTextResponse("the Pod cannot be reached, or sent no response\n", 502)
+        response = Response(content, received.status_code)
+        lower = [(name.lower(), value) for name, value in received.headers.raw]
+        response.raw_headers += [one for one in lower if one[0].decode("latin-1") not in NOT_RETURNED]
         return response
 
 
 class GuardedCertificates:
-    """What is shown to clients that speak TLS: for the name of each guarded Service a certificate of its own."""
+    """The TLS context for guarded Services: by SNI, a certificate of its own for each of them."""
 
     def __init__(self, guards: Mapping[Key, SinkGuard], tls_of: Callable[[tuple[str, ...]], ServerTls]) -> None:
-        """`tls_of` gives the certificate for names."""
+        """`tls_of` creates the certificate for DNS names."""
         self._guards, self._tls_of = guards, tls_of
         self._known: dict[Key, ServerTls] = {}
         self.context = server_context()
@@ -132,7 +132,7 @@ class GuardedCertificates:
 
 
 def service_of(host: str) -> Key | None:
-    """The Service that a host names in full or as `name.namespace`; None where it names none."""
+    """The Service of a host name, in full or as `name.namespace`; None for other names."""
     name = host.partition(":")[0].lower().removesuffix(".").removesuffix(f".{CLUSTER_DOMAIN}").removesuffix(".svc")
     parts = name.split(".")
     return Key(parts[1], parts[0]) if len(parts) == 2 and all(parts) else None

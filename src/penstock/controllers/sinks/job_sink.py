@@ -1,7 +1,7 @@
-"""What takes the events of JobSinks: 202 says that the Job and the Secret with the event are stored.
+"""Accepts the events of JobSinks: 202 says that the Job and the Secret with the event are stored.
 
-An event that comes again finds both, or what is missing of them: a crash between the two loses nothing, since there was
-no 202 and the sender tries again, and the Job's Pod waits for its Secret.
+The names of both follow from the event, so a retry creates only what is missing. A crash between the two loses nothing:
+there was no 202, the sender retries, and the Job's Pod waits for its Secret.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from penstock.controllers.sinks.requests import RequestNotTaken, Subject, check_event, event_of, sender_of
+from penstock.controllers.sinks.requests import RequestRejected, Subject, check_event, event_of, sender_of
 from penstock.controllers.tracker import Tracker
 from penstock.events import json_format
 from penstock.events.event import CloudEvent
@@ -22,7 +22,7 @@ from penstock.kube.client import AsyncClient
 from penstock.kube.errors import Conflict, KubeError, Unavailable
 from penstock.kube.kinds import JOB, JOB_SINK, SECRET, Key, Obj, key_of
 from penstock.observability.logs import describe
-from penstock.resources.conditions import find
+from penstock.resources.conditions import is_true
 from penstock.resources.eventpolicy import SinkGuard
 from penstock.resources.jobsink import job_name, job_of, location_of, read_location, secret_of
 from penstock.resources.metadata import is_object_name
@@ -46,24 +46,24 @@ class JobSinks:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            response = await self._answer(Request(scope, receive))
+            response = await self._respond(Request(scope, receive))
             await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _respond(self, request: Request) -> Response:
         if request.method == "POST":
-            return await self._take(request)
+            return await self._accept(request)
         if request.method == "GET":
-            return await self._tell(request)
+            return await self._job_state(request)
         return PlainTextResponse("events are sent by POST\n", 405, {"allow": "GET, POST"})
 
-    async def _take(self, request: Request) -> Response:
+    async def _accept(self, request: Request) -> Response:
         try:
             sink, guard = self._found(request)
             sender = await sender_of(request, guard, self._subject)
             event = await event_of(request, self._most)
             check_event(guard.rules, sender, event)
-        except RequestNotTaken as refusal:
-            return refusal.answer
+        except RequestRejected as error:
+            return error.response
         try:
             await self._store(sink, event)
         except KubeError as error:
@@ -73,15 +73,15 @@ class JobSinks:
         return Response(status_code=202, headers={"location": location})
 
     def _found(self, request: Request) -> tuple[Obj, SinkGuard]:
-        """The JobSink that is meant, and what it asks of requests. Raises RequestNotTaken."""
+        """The JobSink of the request, and its guard. Raises RequestRejected."""
         if not self._tracker.informer(JOB_SINK).synced.is_set():
-            raise RequestNotTaken(503, "the JobSinks are not known yet")
+            raise RequestRejected(503, "the JobSinks are not known yet")
         sink = self._sink(request.scope["path"])
         if sink is None:
-            raise RequestNotTaken(404, "there is no JobSink at this path")
+            raise RequestRejected(404, "there is no JobSink at this path")
         guard = self._guards.get(key_of(sink))
         if guard is None:
-            raise RequestNotTaken(503, "it is not known yet who may send to this JobSink")
+            raise RequestRejected(503, "it is not known yet who may send to this JobSink")
         return sink, guard
 
     async def _store(self, sink: Obj, event: CloudEvent) -> None:
@@ -93,9 +93,9 @@ class JobSinks:
             if found is None:
                 raise
             job = found
-        await self._keep_event(secret_of(sink, job, json_format.encode(event)))
+        await self._store_event(secret_of(sink, job, json_format.encode(event)))
 
-    async def _keep_event(self, secret: Obj) -> None:
+    async def _store_event(self, secret: Obj) -> None:
         try:
             await self._api.create(SECRET, secret)
         except Conflict:
@@ -103,26 +103,26 @@ class JobSinks:
         except Unavailable:
             raise
         except KubeError:
-            # Refused for good, as one that is too large: a Job that waits for it would wait for ever.
+            # Retrying does not help, for example because it is too large: its Job would wait for it for ever.
             with contextlib.suppress(KubeError):
                 await self._api.delete(JOB, Key(secret["metadata"]["namespace"], secret["metadata"]["name"]))
             raise
 
-    async def _tell(self, request: Request) -> Response:
+    async def _job_state(self, request: Request) -> Response:
         """The state of an event's Job."""
-        place = read_location(request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0])
-        if place is None:
-            return PlainTextResponse("this is no location of an event\n", 400)
-        namespace, name, source, event_id = place
+        location = read_location(request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0])
+        if location is None:
+            return PlainTextResponse("this is not the location of an event\n", 400)
+        namespace, name, source, event_id = location
         if not (is_object_name(namespace) and is_object_name(name)):
             return PlainTextResponse("there is no JobSink of this name\n", 404)
         job = await self._api.read(JOB, Key(namespace, job_name(name, source, event_id)))
         if job is None:
             return PlainTextResponse("there is no Job of this event\n", 404)
         for kind, status in (("Failed", 400), ("Complete", 200)):
-            if (find((job.get("status") or {}).get("conditions"), kind) or {}).get("status") == "True":
+            if is_true(job, kind):
                 return Response(status_code=status, headers={"reason": kind})
-        return Response(status_code=202, headers={"location": location_of(*place)})
+        return Response(status_code=202, headers={"location": location_of(*location)})
 
     def _sink(self, path: str) -> Obj | None:
         parts = path.strip("/").split("/")
@@ -130,7 +130,7 @@ class JobSinks:
 
 
 def _failed(sink: Obj, error: KubeError) -> Response:
-    """Nothing, or not all, is stored: the sender has to try again."""
+    """The response where not everything is stored: the sender must retry."""
     metadata = sink["metadata"]
     log.warning(
         "an event of a JobSink could not be stored",

@@ -1,4 +1,5 @@
-"""Jobs, CronJobs, Deployments and ReplicaSets of the embedded control plane: what they ask for becomes Pods.
+"""Jobs, CronJobs, Deployments, ReplicaSets and EndpointSlices of the embedded control plane.
 
-On a real cluster Kubernetes does this, and none of it runs. Each module decides purely; `reconcilers` acts.
+In an existing cluster Kubernetes has controllers for them, and these do not run. Each module decides without I/O;
+`reconcilers` executes the decisions.
 """

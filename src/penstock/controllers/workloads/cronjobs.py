@@ -1,4 +1,4 @@
-"""What a CronJob asks for: the Job of the last minute that was due, old Jobs removed, and when to look again. Pure."""
+"""Decisions about a CronJob: the Job that is due, old Jobs to delete, and when the next one is due. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_MISSED = 100
 
 @dataclass(frozen=True)
 class CronJobDecision:
-    """What follows from how a CronJob stands."""
+    """What to do about a CronJob."""
 
     status: dict[str, Any]
     create: Obj | None = None
@@ -29,7 +29,9 @@ class CronJobDecision:
     delete: tuple[Obj, ...] = ()
     """Finished Jobs beyond the history limits."""
     again: float | None = None
-    tell: tuple[tuple[str, str, str], ...] = ()
+    """Seconds until the next Job is due."""
+    events: tuple[tuple[str, str, str], ...] = ()
+    """Events to record: (type, reason, message)."""
 
 
 def decide(cronjob: Obj, jobs: Iterable[Obj], now: datetime) -> CronJobDecision:
@@ -43,37 +45,37 @@ def decide(cronjob: Obj, jobs: Iterable[Obj], now: datetime) -> CronJobDecision:
         due, following, missed = _due(cronjob, now)
     except BadSchedule as error:
         reason = "UnknownTimeZone" if isinstance(error, BadLocation) else "UnparseableSchedule"
-        return CronJobDecision(status, delete=forgotten, tell=(("Warning", reason, str(error)),))
+        return CronJobDecision(status, delete=forgotten, events=(("Warning", reason, str(error)),))
     again = None if following is None else max((following - now).total_seconds(), 0.0)
     quiet = CronJobDecision(status, delete=forgotten, again=again)
     if spec.get("suspend") or due is None:
         return quiet
-    told = _missed(missed)
+    events = _missed(missed)
     deadline = spec.get("startingDeadlineSeconds")
     if deadline is not None and now - due > timedelta(seconds=deadline):
         message = f"Missed scheduled time to start a job: {due.strftime('%a, %d %b %Y %H:%M:%S +0000')}"
-        return CronJobDecision(status, delete=forgotten, again=again, tell=(("Warning", "MissSchedule", message),))
+        return CronJobDecision(status, delete=forgotten, again=again, events=(("Warning", "MissSchedule", message),))
     policy = spec.get("concurrencyPolicy", "Allow")
     if running and policy == "Forbid":
         message = "Not starting job because prior execution is running and concurrency policy is Forbid"
-        return CronJobDecision(status, delete=forgotten, again=again, tell=(("Normal", "JobAlreadyActive", message),))
+        return CronJobDecision(status, delete=forgotten, again=again, events=(("Normal", "JobAlreadyActive", message),))
     made = job_of(cronjob, due)
     if any(job["metadata"]["name"] == made["metadata"]["name"] for job in jobs):
         return quiet
     replaced = tuple(running) if policy == "Replace" else ()
     status["lastScheduleTime"] = rfc3339(due)
-    told += (("Normal", "SuccessfulCreate", f"Created job {made['metadata']['name']}"),)
-    return CronJobDecision(status, made, replaced, forgotten, again, told)
+    events += (("Normal", "SuccessfulCreate", f"Created job {made['metadata']['name']}"),)
+    return CronJobDecision(status, made, replaced, forgotten, again, events)
 
 
 def times(schedule: str, zone: str | None, after: datetime) -> Iterator[datetime]:
-    """The moments that the schedule names after `after`. Raises BadSchedule."""
+    """The times of the schedule after `after`. Raises BadSchedule."""
     moments = parse(schedule, zone or "").after(int(after.timestamp()))
     return (datetime.fromtimestamp(second, UTC) for second in moments)
 
 
 def _due(cronjob: Obj, now: datetime) -> tuple[datetime | None, datetime | None, int]:
-    """(the last moment that is due and has no Job yet, the next one, how many were due since the last Job)."""
+    """(the last time that is due and has no Job yet, the next one, how many were due since the last Job)."""
     spec, status = cronjob["spec"], cronjob.get("status") or {}
     since = parse_rfc3339(status.get("lastScheduleTime") or cronjob["metadata"]["creationTimestamp"])
     if spec.get("startingDeadlineSeconds") is not None:
@@ -90,7 +92,7 @@ def _due(cronjob: Obj, now: datetime) -> tuple[datetime | None, datetime | None,
 
 
 def _latest(spec: dict[str, Any], now: datetime) -> datetime | None:
-    """The last moment before now, looked for in windows that grow: stepping over years of minutes takes too long."""
+    """The last time before now, searched in growing windows: stepping over years of minutes would take too long."""
     for window in (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366)):
         found = None
         for moment in times(spec["schedule"], spec.get("timeZone"), now - window):
@@ -110,7 +112,7 @@ def _missed(missed: int) -> tuple[tuple[str, str, str], ...]:
 
 
 def job_of(cronjob: Obj, due: datetime) -> Obj:
-    """The Job of one moment. Its name is that of the moment, so there is one, whoever makes it."""
+    """The Job of one scheduled time, which is part of its name, so that it is created only once."""
     metadata, template = cronjob["metadata"], cronjob["spec"]["jobTemplate"]
     described = template.get("metadata") or {}
     return {
@@ -147,7 +149,7 @@ def _status(cronjob: Obj, jobs: list[Obj], running: list[Obj]) -> dict[str, Any]
 
 
 def _forgotten(spec: dict[str, Any], jobs: list[Obj]) -> list[Obj]:
-    """Finished Jobs beyond what is kept, oldest first."""
+    """Finished Jobs beyond the history limits, oldest first."""
     kinds = (("Complete", spec.get("successfulJobsHistoryLimit", 3)), ("Failed", spec.get("failedJobsHistoryLimit", 1)))
     gone: list[Obj] = []
     for kind, limit in kinds:

@@ -1,4 +1,5 @@
-"""What a Deployment asks for: a ReplicaSet for its template, and those of earlier templates replaced by it. Pure."""
+"""Decisions about Deployments and ReplicaSets: the ReplicaSet of the template, how many Pods the former ones keep in
+a rollout, and the number of Pods of a ReplicaSet. Pure."""
 
 from __future__ import annotations
 
@@ -18,25 +19,26 @@ from penstock.runtime.times import parse_rfc3339, rfc3339
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
-PASSED_OVER = ("kubectl.kubernetes.io/last-applied-configuration", REVISION)
+NOT_INHERITED = ("kubectl.kubernetes.io/last-applied-configuration", REVISION)
 """Annotations of a Deployment that its ReplicaSets do not inherit."""
 
 
 @dataclass(frozen=True)
 class DeploymentDecision:
-    """What follows from how a Deployment stands."""
+    """What to do about a Deployment."""
 
     status: dict[str, Any]
     create: Obj | None = None
     """The ReplicaSet that is missing."""
     scale: tuple[tuple[Obj, int], ...] = ()
-    """ReplicaSets and how many Pods they shall have."""
+    """ReplicaSets and how many Pods they should have."""
     revise: Obj | None = None
-    """The ReplicaSet of the present template, which an earlier template's became again: with its new revision."""
+    """The ReplicaSet of the present template, with its new revision, where an earlier template is used again."""
     delete: tuple[Obj, ...] = ()
-    """ReplicaSets that nobody needs for a way back."""
+    """Former ReplicaSets beyond `revisionHistoryLimit`."""
     revision: str = ""
     again: float | None = None
+    """Seconds until the progress deadline."""
 
 
 def decide(deployment: Obj, replicasets: Iterable[Obj], now: datetime) -> DeploymentDecision:
@@ -73,7 +75,7 @@ def replicaset_of(deployment: Obj, revision: int) -> Obj:
     template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
     selector = copy.deepcopy(spec["selector"])
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: digest}
-    inherited = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in PASSED_OVER}
+    inherited = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in NOT_INHERITED}
     made: Obj = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -103,7 +105,7 @@ def template_hash(template: Mapping[str, Any]) -> str:
 
 
 def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two templates are the same but for the hash."""
+    """Whether two templates are the same except for the hash."""
     return _bare(one) == _bare(other)
 
 
@@ -114,7 +116,7 @@ def _bare(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bounds(deployment: Obj) -> tuple[int, int]:
-    """(how many Pods more than wanted there may be, how many fewer may be available) during a replacement."""
+    """(how many Pods more than wanted there may be, how many fewer may be available) during a rollout."""
     spec = deployment["spec"]
     wanted, rolling = int(spec.get("replicas", 1)), (spec.get("strategy") or {}).get("rollingUpdate") or {}
     if _recreates(deployment):
@@ -143,13 +145,13 @@ def _first_replicas(deployment: Obj, old: list[Obj]) -> int:
 
 
 def _scaling(deployment: Obj, current: Obj, old: list[Obj]) -> list[tuple[Obj, int]]:
-    """Which ReplicaSets change their size now."""
+    """Which ReplicaSets to scale now."""
     wanted = int(deployment["spec"].get("replicas", 1))
     if _recreates(deployment):
         if any(_wanted(one) for one in old):
             return [(one, 0) for one in old if _wanted(one)]
         if any(_count(one, "replicas") for one in old):
-            return []  # their Pods have to be gone first
+            return []  # their Pods must be deleted first
         return [(current, wanted)] if _wanted(current) != wanted else []
     surge, fewer = bounds(deployment)
     total = _wanted(current) + sum(_wanted(one) for one in old)
@@ -162,22 +164,22 @@ def _scaling(deployment: Obj, current: Obj, old: list[Obj]) -> list[tuple[Obj, i
 
 def _shrinking(current: Obj, old: list[Obj], least_available: int, total: int) -> list[tuple[Obj, int]]:
     not_available = _wanted(current) - _count(current, "availableReplicas")
-    room = total - least_available - not_available
-    if room <= 0:
+    surplus = total - least_available - not_available
+    if surplus <= 0:
         return []
     sizes = {id(one): _wanted(one) for one in old}
-    for one in old:  # Pods that serve nobody go first
-        unhealthy = min(max(sizes[id(one)] - _count(one, "availableReplicas"), 0), room)
+    for one in old:  # Pods that are not available first
+        unhealthy = min(max(sizes[id(one)] - _count(one, "availableReplicas"), 0), surplus)
         sizes[id(one)] -= unhealthy
-        room -= unhealthy
+        surplus -= unhealthy
     available = _count(current, "availableReplicas") + sum(
         min(sizes[id(o)], _count(o, "availableReplicas")) for o in old
     )
-    room = min(room, max(available - least_available, 0))
+    surplus = min(surplus, max(available - least_available, 0))
     for one in old:
-        taken = min(sizes[id(one)], room)
-        sizes[id(one)] -= taken
-        room -= taken
+        removed = min(sizes[id(one)], surplus)
+        sizes[id(one)] -= removed
+        surplus -= removed
     return [(one, sizes[id(one)]) for one in old if sizes[id(one)] != _wanted(one)]
 
 
@@ -206,7 +208,7 @@ def _status(deployment: Obj, sets: list[Obj], current: Obj | None, now: datetime
 
 
 def _updated(conditions: list[dict[str, Any]], new: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
-    """Deployments also say when a condition was last renewed: when its reason or message changed."""
+    """Conditions of Deployments also have a `lastUpdateTime`: when status, reason or message last changed."""
     old = find(conditions, new["type"]) or {}
     same = all(old.get(field) == new[field] for field in ("status", "reason", "message"))
     return with_condition(conditions, {**new, "lastUpdateTime": old.get("lastUpdateTime", now) if same else now}, now)
@@ -264,7 +266,7 @@ def _late(deployment: Obj, held: Mapping[str, Any], now: datetime) -> bool:
 
 
 def _deadline(deployment: Obj, sets: list[Obj], current: Obj, now: datetime) -> float | None:
-    """Seconds until a replacement that does not move counts as stuck."""
+    """Seconds until a rollout without progress has failed."""
     held = find((deployment.get("status") or {}).get("conditions"), "Progressing")
     if held is None or held.get("status") != "True" or held.get("reason") == "NewReplicaSetAvailable":
         return None
@@ -292,18 +294,15 @@ def _with_revision(replicaset: Obj, revision: int) -> Obj:
     return {**replicaset, "metadata": {**metadata, "annotations": annotations}}
 
 
-# What a ReplicaSet asks for: as many Pods as it says, and a status that counts them. Pure.
-
-
 @dataclass(frozen=True)
 class ReplicaSetDecision:
-    """What follows from how a ReplicaSet stands."""
+    """What to do about a ReplicaSet."""
 
     status: dict[str, Any]
     create: int = 0
     delete: tuple[Obj, ...] = ()
     again: float | None = None
-    """Seconds after which to look again although nothing changes: a Pod becomes available then."""
+    """Seconds after which to reconcile it again although nothing changes: a Pod becomes available then."""
 
 
 def decide_replicaset(replicaset: Obj, pods: Iterable[Obj], now: datetime) -> ReplicaSetDecision:
@@ -312,8 +311,8 @@ def decide_replicaset(replicaset: Obj, pods: Iterable[Obj], now: datetime) -> Re
     active = [pod for pod in pods if is_active(pod)]
     wanted = int(spec.get("replicas", 1))
     since = [moment for pod in active if (moment := ready_since(pod)) is not None]
-    quarantine = timedelta(seconds=spec.get("minReadySeconds") or 0)
-    soon = [(moment + quarantine - now).total_seconds() for moment in since if moment + quarantine > now]
+    min_ready = timedelta(seconds=spec.get("minReadySeconds") or 0)
+    soon = [(moment + min_ready - now).total_seconds() for moment in since if moment + min_ready > now]
     status = {
         "replicas": len(active),
         "fullyLabeledReplicas": len(active),
@@ -323,12 +322,12 @@ def decide_replicaset(replicaset: Obj, pods: Iterable[Obj], now: datetime) -> Re
     }
     again = min(soon, default=None)
     if len(active) > wanted:
-        chosen = sorted(active, key=_dearness)[: len(active) - wanted]
+        chosen = sorted(active, key=_deletion_order)[: len(active) - wanted]
         return ReplicaSetDecision(status, delete=tuple(chosen), again=again)
     return ReplicaSetDecision(status, create=wanted - len(active), again=again)
 
 
-def _dearness(pod: Obj) -> tuple[bool, float]:
-    """Pods that are not ready go first, and among the others the youngest."""
+def _deletion_order(pod: Obj) -> tuple[bool, float]:
+    """Pods that are not ready are deleted first, then those that became ready last."""
     since = ready_since(pod)
     return since is not None, -since.timestamp() if since else 0.0

@@ -1,4 +1,4 @@
-"""EndpointSlices: what a Service's Endpoints say, as newer clients read it. Pure."""
+"""EndpointSlices: mirrored from the Endpoints of a Service, for newer clients. Pure."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def slices_of(endpoints: Obj) -> list[Obj]:
     ]
 
 
-def same(held: Obj, wanted: Obj) -> bool:
-    """Whether a slice says what it should."""
+def same_slice(held: Obj, wanted: Obj) -> bool:
+    """Whether a stored slice is as wanted."""
     return all(held.get(field) == wanted[field] for field in ("addressType", "endpoints", "ports"))
 
 

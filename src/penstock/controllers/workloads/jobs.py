@@ -1,4 +1,4 @@
-"""What a Job asks for, given its Pods and the time: Pods to make and to delete, and its status. Pure.
+"""Decisions about a Job, given its Pods and the time: Pods to create and to delete, and its status. Pure.
 
 ```
 Pods to run --> Pods that fail, again after a pause that doubles --> backoffLimit --> Failed
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from penstock.controllers.workloads.owned import is_active, is_terminating, phase_of, ready_since, with_condition
 from penstock.kube.kinds import Obj
-from penstock.resources.conditions import find
+from penstock.resources.conditions import find, is_true
 from penstock.runtime.rate_limit import pause_after
 from penstock.runtime.times import parse_rfc3339, rfc3339
 
@@ -27,18 +27,18 @@ INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 @dataclass(frozen=True)
 class JobDecision:
-    """What follows from how a Job stands."""
+    """What to do about a Job."""
 
     status: dict[str, Any]
     create: int | tuple[int, ...] = 0
-    """How many Pods to make; for an indexed Job, with which indexes."""
+    """How many Pods to create; for an indexed Job, with which indexes."""
     delete: tuple[Obj, ...] = ()
     expired: bool = False
     """Whether the Job itself is to be deleted."""
     again: float | None = None
-    """Seconds after which to look again although nothing changes."""
-    tell: tuple[tuple[str, str, str], ...] = field(default=())
-    """Events: (type, reason, message)."""
+    """Seconds after which to reconcile it again although nothing changes."""
+    events: tuple[tuple[str, str, str], ...] = ()
+    """Events to record: (type, reason, message)."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,13 @@ def decide(job: Obj, pods: Iterable[Obj], now: datetime) -> JobDecision:
     end = _end(job, status, active, now)
     if end is not None:
         return _ending(status, end, active, now)
-    return _going_on(job, pods, status, active, now)
+    return _running(job, pods, status, active, now)
 
 
 def finished_condition(job: Obj) -> Mapping[str, Any] | None:
-    """The condition that tells how the Job ended; None where it has not."""
-    conditions = (job.get("status") or {}).get("conditions")
-    for kind in ("Complete", "Failed"):
-        condition = find(conditions, kind)
-        if condition is not None and condition.get("status") == "True":
-            return condition
-    return None
+    """The condition of a finished Job, `Complete` or `Failed`; None where it is not finished."""
+    ended = next((kind for kind in ("Complete", "Failed") if is_true(job, kind)), None)
+    return None if ended is None else find(job["status"]["conditions"], ended)
 
 
 def _after_the_end(job: Obj, pods: list[Obj], finished: Mapping[str, Any], now: datetime) -> JobDecision:
@@ -105,7 +101,7 @@ def _suspended(before: Mapping[str, Any], pods: list[Obj], now: str) -> JobDecis
         return JobDecision(status, delete=active)
     condition = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
     status["conditions"] = with_condition(before.get("conditions") or (), {**condition, "lastProbeTime": now}, now)
-    return JobDecision(status, delete=active, tell=(("Normal", "Suspended", "Job suspended"),))
+    return JobDecision(status, delete=active, events=(("Normal", "Suspended", "Job suspended"),))
 
 
 def _started(before: Mapping[str, Any], now: str) -> dict[str, Any]:
@@ -120,7 +116,7 @@ def _started(before: Mapping[str, Any], now: str) -> dict[str, Any]:
 
 
 def _counts(job: Obj, pods: list[Obj]) -> tuple[int, int]:
-    """How many Pods have succeeded and failed. Pods that somebody deleted since stay counted."""
+    """How many Pods have succeeded and failed. Pods that were deleted since still count."""
     before = job.get("status") or {}
     succeeded = len(_completed(pods)) if _indexed(job["spec"]) else sum(1 for p in pods if phase_of(p) == "Succeeded")
     failed = sum(1 for pod in pods if phase_of(pod) == "Failed")
@@ -153,14 +149,14 @@ def _ending(status: dict[str, Any], end: _End, active: list[Obj], now: datetime)
     status |= {"active": 0, "ready": 0}
     if end.kind == "Complete":
         status["completionTime"] = moment
-        told = ("Normal", "Completed", "Job completed")
+        event = ("Normal", "Completed", "Job completed")
     else:
         status["failed"] += len(active)
-        told = ("Warning", end.reason, end.message)
-    return JobDecision(status, delete=tuple(active), again=0.0, tell=(told,))
+        event = ("Warning", end.reason, end.message)
+    return JobDecision(status, delete=tuple(active), again=0.0, events=(event,))
 
 
-def _going_on(job: Obj, pods: list[Obj], status: dict[str, Any], active: list[Obj], now: datetime) -> JobDecision:
+def _running(job: Obj, pods: list[Obj], status: dict[str, Any], active: list[Obj], now: datetime) -> JobDecision:
     spec = job["spec"]
     parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
     if completions is None:
@@ -168,7 +164,7 @@ def _going_on(job: Obj, pods: list[Obj], status: dict[str, Any], active: list[Ob
     else:
         wanted = min(parallelism, completions - status["succeeded"])
     wait = max(_wait(pods, now), 0.0)
-    again = _next_look(spec, status, now)
+    again = _until_deadline(spec, status, now)
     if len(active) > wanted:
         return JobDecision(status, delete=tuple(active[wanted:]), again=again)
     missing = wanted - len(active)
@@ -181,7 +177,7 @@ def _going_on(job: Obj, pods: list[Obj], status: dict[str, Any], active: list[Ob
     return JobDecision(status, create=tuple(free[:missing]), again=again)
 
 
-def _next_look(spec: Mapping[str, Any], status: Mapping[str, Any], now: datetime) -> float | None:
+def _until_deadline(spec: Mapping[str, Any], status: Mapping[str, Any], now: datetime) -> float | None:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is None:
         return None
@@ -189,7 +185,7 @@ def _next_look(spec: Mapping[str, Any], status: Mapping[str, Any], now: datetime
 
 
 def _wait(pods: list[Obj], now: datetime) -> float:
-    """Seconds until another Pod may be tried: the pause doubles with each that failed since the last that did not."""
+    """Seconds until another Pod may be created: the pause doubles with each failure in a row."""
     ends = sorted((moment, phase_of(pod)) for pod in pods if (moment := finished_at(pod)) is not None)
     failures = 0
     for _, phase in reversed(ends):
@@ -203,7 +199,7 @@ def _wait(pods: list[Obj], now: datetime) -> float:
 
 
 def finished_at(pod: Obj) -> datetime | None:
-    """When the last container of a Pod that is over ended."""
+    """When the last container of a finished Pod ended."""
     if phase_of(pod) not in ("Succeeded", "Failed"):
         return None
     states = ((one.get("state") or {}).get("terminated") or {} for one in _statuses(pod))
@@ -234,7 +230,7 @@ def _completed(pods: Iterable[Obj]) -> set[int]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as Kubernetes writes them: `0,2-4`."""
+    """Numbers in the format of Kubernetes: `0,2-4`."""
     spans: list[list[int]] = []
     for number in sorted(numbers):
         if spans and spans[-1][1] == number - 1:
@@ -245,11 +241,11 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def indexed_pod(pod: Obj, job_name: str, index: int) -> Obj:
-    """The Pod of an indexed Job: it knows which one it is."""
+    """The Pod of an indexed Job, with its index in name, label, annotation and environment."""
     metadata = pod["metadata"]
     metadata["name"] = f"{job_name[:50]}-{index}-{metadata['name'].rpartition('-')[2]}"
-    for place in ("labels", "annotations"):
-        metadata[place] = {**(metadata.get(place) or {}), INDEX: str(index)}
+    for field in ("labels", "annotations"):
+        metadata[field] = {**(metadata.get(field) or {}), INDEX: str(index)}
     for container in pod["spec"].get("containers") or ():
         container.setdefault("env", []).append({"name": INDEX_VARIABLE, "value": str(index)})
     return pod

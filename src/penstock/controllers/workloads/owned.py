@@ -10,46 +10,36 @@ from typing import Any
 
 from penstock.kube.kinds import Key, Kind, Obj
 from penstock.resources.conditions import READY, find
+from penstock.resources.metadata import controller_of, controller_reference
 from penstock.runtime.times import parse_rfc3339
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters of random names: no vowels, so that no words come out."""
+"""Letters of random names: without vowels, so that they form no words."""
 LONGEST_PREFIX = 57
 
 
-def controller_of(obj: Obj) -> Mapping[str, Any] | None:
-    """The reference to the one that manages the object."""
-    owners = obj["metadata"].get("ownerReferences") or ()
-    return next((dict(owner) for owner in owners if owner.get("controller")), None)
-
-
-def owner_of(obj: Obj, kinds: Iterable[Kind]) -> tuple[Kind, Key] | None:
-    """Which object of these kinds manages this one."""
+def controller_key(obj: Obj, kind: Kind) -> Key | None:
+    """The key of the object's controller; None where that is not of this kind."""
     owner = controller_of(obj)
-    if owner is None:
+    if owner is None or (owner["kind"], str(owner["apiVersion"]).rpartition("/")[0]) != (kind.kind, kind.group):
         return None
-    for kind in kinds:
-        if owner["kind"] == kind.kind and str(owner["apiVersion"]).rpartition("/")[0] == kind.group:
-            return kind, Key(obj["metadata"].get("namespace") or "", owner["name"])
-    return None
+    return Key(obj["metadata"].get("namespace") or "", owner["name"])
 
 
 def reference_to(kind: Kind, obj: Obj) -> Obj:
-    """The owner reference of what the object manages."""
-    metadata = obj["metadata"]
-    named = {"apiVersion": kind.api_version, "kind": kind.kind, "name": metadata["name"], "uid": metadata["uid"]}
-    return {**named, "controller": True, "blockOwnerDeletion": True}
+    """The owner reference to a stored object, whose `apiVersion` may be another one."""
+    return controller_reference({**obj, "apiVersion": kind.api_version, "kind": kind.kind})
 
 
 def owned_by(owner: Obj, objects: Iterable[Obj]) -> list[Obj]:
-    """Those that the object manages, oldest first."""
+    """The objects whose controller is the owner, oldest first."""
     uid = owner["metadata"]["uid"]
     found = [obj for obj in objects if (controller_of(obj) or {}).get("uid") == uid]
     return sorted(found, key=lambda obj: (obj["metadata"].get("creationTimestamp") or "", obj["metadata"]["name"]))
 
 
 def random_name(prefix: str) -> str:
-    """A name that nobody has."""
+    """A random name with this prefix."""
     return f"{prefix[:LONGEST_PREFIX]}-{''.join(secrets.choice(SUFFIX_LETTERS) for _ in range(5))}"
 
 
@@ -81,7 +71,7 @@ def is_terminating(obj: Obj) -> bool:
 
 
 def is_active(pod: Obj) -> bool:
-    """Whether the Pod runs or will."""
+    """Whether the Pod runs or is going to run."""
     return phase_of(pod) not in ("Succeeded", "Failed") and not is_terminating(pod)
 
 
@@ -94,8 +84,8 @@ def ready_since(pod: Obj) -> datetime | None:
 
 
 def with_condition(conditions: Iterable[Mapping[str, Any]], new: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
-    """The conditions with this one in place of that of its type; the time of its last transition stays where its
-    status did."""
+    """The conditions with this one in place of the former one of its type; `lastTransitionTime` changes only with its
+    status."""
     kept = [dict(one) for one in conditions]
     before = next((one for one in kept if one["type"] == new["type"]), None)
     changed = before is None or before["status"] != new["status"]

@@ -28,7 +28,7 @@ from penstock.engine.history.progress_file import flush_requested
 from penstock.engine.history.writer import HistoryWriter, by_spark, error_message, table_factory
 from penstock.engine.processes import parent_death
 from penstock.history.writer.batches import Written
-from penstock.history.writer.plan import LEISURELY_SHARE, WriterPace
+from penstock.history.writer.plan import THROTTLED_SHARE, WriterPace
 from penstock.kafka.topic_ends import KafkaAway
 from penstock.observability.logs import configure_logging
 from penstock.runtime.lifecycle import Lifecycle
@@ -56,7 +56,7 @@ def main() -> None:
     configure_logging("history", "debug" if settings.verbose else "info", stream=sys.stdout)
     if arguments.life_fd is not None:
         threading.Thread(target=_exit_with_parent, args=(arguments.life_fd,), daemon=True).start()
-    pace = WriterPace(LEISURELY_SHARE if arguments.urgency == "leisure" else 1.0, partial(flush_requested, settings))
+    pace = WriterPace(THROTTLED_SHARE if arguments.urgency == "leisure" else 1.0, partial(flush_requested, settings))
     signal.signal(SLOW_DOWN, lambda *_: _slow_down(pace))
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS)
@@ -94,7 +94,7 @@ def _write(writer: HistoryWriter) -> None:
 
 def _slow_down(pace: WriterPace) -> None:
     lower_priority()
-    pace.slow_down(LEISURELY_SHARE)
+    pace.slow_down(THROTTLED_SHARE)
 
 
 def _exit_with_parent(life_fd: int) -> None:

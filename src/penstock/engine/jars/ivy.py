@@ -75,7 +75,7 @@ def fetch(folder: Path, java: Java, progress: Progress, wanted: JarSet) -> None:
         reasons = tuple(line.strip() for line in tail if line.strip(" :\t"))
         raise UserError(
             f"The jars of {wanted.what} could not be fetched from Maven Central.",
-            "Check the network (HTTPS_PROXY is used if set) and start again; it is needed for the first start only.",
+            "Check the network (HTTPS_PROXY is used if set) and start again; only the first start needs it.",
             reasons[-12:],
         )
     progress(fetched, fetched, "checked")

@@ -15,7 +15,7 @@ import time
 import msgspec
 
 from penstock.contract.routes import Record, Route, ServiceName, Target, Version, encode
-from penstock.contract.topics import ATTEMPTS, CURSORS, MATCHED, REPORTS
+from penstock.contract.topics import ATTEMPTS, CURSORS, EVENTS, MATCHED, REPORTS
 from penstock.engine.topics import installation_state, topic_setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.clients import topic_name
@@ -32,7 +32,10 @@ def adopt(settings: Settings) -> list[str]:
     """Removes what refers to the former Kafka; returns what it did, in lines. Raises UserError if a pipeline runs."""
     admin = topic_setup.connect(settings)
     with topic_setup.kafka_errors(settings):
-        topic_setup.create_missing(admin, settings, admin.topics())
+        existing = admin.topics()
+        if EVENTS in existing:  # what is made again has as many partitions as the log, whatever the settings say
+            settings = settings.model_copy(update={"partitions": existing[EVENTS].partitions})
+        topic_setup.create_missing(admin, settings, existing)
         if working := installation_state.instances(settings, "router", "dispatcher"):
             raise UserError(
                 f"A pipeline is running: {', '.join(working)}.",

@@ -214,7 +214,7 @@ def _check_partitions(topic: Topic, found: int, settings: Settings) -> None:
     raise UserError(
         f"The topic {topic_name(settings, topic.name)} has {found} partitions in {place}, but the settings ask for "
         f"{wanted}.",
-        f"Start with --partitions {found}, or give it more: penstock topics --partitions {wanted}"
+        f"Start with --partitions {found}, or add partitions: penstock topics --partitions {wanted}"
         if found < wanted
         else f"Start with --partitions {found}.",
     )

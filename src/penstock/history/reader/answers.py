@@ -76,7 +76,7 @@ class Traced:
 
 
 Outcome = Literal["dead-lettered", "dropped", "waiting"]
-"""The dead letter sink took it, nobody did, or the dead letter sink is still being tried."""
+"""Dead-lettered, dropped, or the dead letter sink is still being tried."""
 
 
 @dataclass(frozen=True)

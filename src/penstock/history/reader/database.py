@@ -1,4 +1,8 @@
-"""DuckDB over the files of the tables and the rest of Kafka. It can reach nothing else, to read or to write."""
+"""DuckDB over the files of the tables and newer records of Kafka; it can access nothing else.
+
+Statements of users may only read. DuckDB itself parses them, and every node must be a query: a `WITH` can contain an
+INSERT, a DELETE or a COPY to a file, so the kind of the whole statement is not enough.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +19,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-
-# Whether a statement only reads. DuckDB itself parses it; what it finds must consist of queries alone. A `WITH` may
-# hold an INSERT, a DELETE or a COPY to a file, so that the kind of the whole statement says too little.
-
 QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 
 
 def check_reads_only(connection: DuckDBPyConnection, statement: str) -> None:
-    """Raises HistoryProblem for what is not one query that only reads."""
+    """Raises HistoryProblem unless the statement is a single read-only query."""
     found = connection.execute("select json_serialize_sql(?)", [statement]).fetchall()
     parsed: dict[str, Any] = json.loads(found[0][0])
     if parsed["error"]:
         if parsed.get("error_type") == "not implemented":
             raise _refused()
-        raise HistoryProblem(f"The statement is wrong: {parsed.get('error_message', 'it cannot be parsed')}")
+        raise HistoryProblem(f"Invalid query: {parsed.get('error_message', 'it cannot be parsed')}")
     if len(parsed["statements"]) != 1 or not all(node in QUERIES for node in _nodes(parsed)):
         raise _refused()
 
 
 def _refused() -> HistoryProblem:
-    return HistoryProblem("Only one statement is taken, and one that reads: SELECT, FROM, DESCRIBE, SUMMARIZE.")
+    return HistoryProblem("Only a single SELECT, FROM, DESCRIBE or SUMMARIZE statement is allowed.")
 
 
 def _nodes(parsed: object) -> Iterator[str]:
@@ -79,7 +79,7 @@ class Database:
         try:
             import duckdb
         except ImportError:
-            raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
+            raise HistoryProblem("The history cannot be read: packages are missing.", HOW_TO_INSTALL) from None
         self._connection: DuckDBPyConnection = duckdb.connect(":memory:")
         if folder is not None:
             self._connection.execute("set temp_directory=?", [str(folder)])
@@ -92,7 +92,7 @@ class Database:
         self._paths: list[str] = []
 
     def close(self) -> None:
-        """Gives everything back."""
+        """Closes it."""
         self._connection.close()
 
     def add(self, table: Table, files: TableFiles | None, rest: pa.Table) -> None:
@@ -102,7 +102,7 @@ class Database:
         parts.append(f"select {_columns(table)} from rest_of_{table.name}")
         text = ", try(decode(data)) as text" if "data" in table.names else ""
         union = " union all ".join(parts)
-        with _told():
+        with _as_history_problem():
             self._connection.execute(f"create view {table.name} as select *{text} from ({union})")
 
     def lock(self) -> None:
@@ -113,25 +113,25 @@ class Database:
         self._connection.execute("set lock_configuration=true")
 
     def ask(self, statement: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """The rows of a question of penstock's own."""
-        with _told():
+        """The rows of an internal query."""
+        with _as_history_problem():
             rows: list[dict[str, Any]] = self._answer(statement, parameters).to_pylist()
             return rows
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> pa.Table:
-        """The answer to a statement of the user's. Raises HistoryProblem where it does more than read."""
-        with _told():
+        """The result of a statement of the user. Raises HistoryProblem unless it only reads."""
+        with _as_history_problem():
             check_reads_only(self._connection, statement)
             return self._answer(statement, parameters)
 
     def do(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        """Carries out a statement of penstock's own that has no answer."""
-        with _told():
+        """Runs an internal statement without a result."""
+        with _as_history_problem():
             self._connection.execute(statement, list(parameters))
 
     def batches(self, statement: str, parameters: Sequence[Any] = ()) -> Iterator[pa.RecordBatch]:
-        """The rows of a question of penstock's own, some thousands at a time. Tables may grow meanwhile."""
-        with _told():
+        """The rows of an internal query, some thousands at a time. Tables may grow in the meantime."""
+        with _as_history_problem():
             yield from self._connection.sql(statement, params=list(parameters)).to_arrow_reader(ROWS_AT_ONCE)
 
     def insert(self, table: str, columns: Sequence[str], rows: Collection[tuple[object, ...]]) -> None:
@@ -141,7 +141,10 @@ class Database:
         if not rows:
             return
         arrays = [pa.array(values) for values in zip(*rows, strict=True)]
-        with _told(), self._connection.cursor() as writing:  # what is being read on the connection itself goes on
+        with (
+            _as_history_problem(),
+            self._connection.cursor() as writing,
+        ):  # a result may still be read from the connection
             writing.register("rows_to_insert", pa.table(arrays, names=list(columns)))
             writing.execute(f"insert into {table} select * from rows_to_insert")
 
@@ -178,8 +181,8 @@ def _list(values: Sequence[str]) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What DuckDB refuses, as a problem of the question."""
+def _as_history_problem() -> Iterator[None]:
+    """Turns errors of DuckDB into HistoryProblems."""
     import duckdb
 
     try:
@@ -188,7 +191,7 @@ def _told() -> Iterator[None]:
         raise KeyboardInterrupt from None
     except duckdb.Error as error:
         text = str(error).strip()
-        raise HistoryProblem(f"The statement failed: {text}") from error
+        raise HistoryProblem(f"The query failed: {text}") from error
 
 
 def as_dict(pairs: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""One moment of the history: the newest version of each table, and what Kafka has from the table's own position on."""
+"""A snapshot of the history: the newest version of each table, and the newer records in Kafka as rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from penstock.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-# What Kafka has beyond the tables, as rows: with it every answer reaches up to this moment.
 
 ROW_OF: Mapping[TableName, Callable[[LogRecord], Row | None]] = {"events": event_row, "attempts": attempt_row}
 
@@ -41,7 +38,7 @@ def newest(starts: Mapping[int, int], ends: Mapping[int, int], most: int | None)
 
 
 def oldest_by_partition(table: Table, found: Iterable[list[Row]]) -> dict[int, datetime]:
-    """When the oldest of these rows came, for each partition that has some."""
+    """The time of the oldest of these rows, by partition."""
     partition, arrival = table.names.index("partition"), table.names.index(table.moment)
     oldest: dict[int, datetime] = {}
     for rows in found:
@@ -60,7 +57,7 @@ def rest_rows(
 
 
 class RecordReader(Protocol):
-    """What is needed of Kafka."""
+    """Reads Kafka."""
 
     def retained(self, topic: str) -> dict[int, Retained]:
         """What each partition holds. Raises KafkaAway."""
@@ -69,27 +66,27 @@ class RecordReader(Protocol):
         """The records in between. Raises KafkaAway."""
 
     def close(self) -> None:
-        """Leaves Kafka."""
+        """Closes its Kafka client."""
 
 
 @dataclass(frozen=True)
 class Last:
-    """What came last."""
+    """The newest rows."""
 
     rows: pa.Table
     all_since: datetime | None
-    """Nothing is missing that came after this; None: nothing has come at all."""
+    """The rows are complete from this time on; None if there are none."""
 
 
 class Moment:
-    """What is there to be asked."""
+    """The tables and Kafka at one moment."""
 
     def __init__(
         self, settings: Settings, connect: Callable[[Settings], RecordReader] = RangeReader, most: int | None = None
     ) -> None:
         self._settings, self._connect, self._most = settings, connect, most
         self.away: str | None = None
-        """Why Kafka was not read; None where it was."""
+        """Why Kafka could not be read, or None."""
         self.unread: dict[str, int] = {}
         """Records of Kafka, by table, that were too many to be read."""
         self._reader: RecordReader | None = None
@@ -100,13 +97,13 @@ class Moment:
         self._stale: set[str] = set()
 
     def close(self) -> None:
-        """Leaves Kafka."""
+        """Closes its Kafka client."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
 
     def move_on(self) -> None:
-        """The next answers are of a later moment. The tables' versions stay; what is read of Kafka goes on."""
+        """Moves on to newer records of Kafka; the versions of the tables stay."""
         self._retained = {}
         self._stale = set(self._batches)
 
@@ -118,7 +115,7 @@ class Moment:
         return self._files[table.name]
 
     def rest(self, table: Table) -> pa.Table:
-        """What Kafka has beyond the table."""
+        """The records of Kafka that are not in the table."""
         import pyarrow as pa
 
         from penstock.history.schema.arrow import schema_of
@@ -144,7 +141,7 @@ class Moment:
                 rest_rows(self._reader.read, table.name, table.topic, newest(starts, ends, count * len(ends)), ends)
             )
         except KafkaAway:
-            return None  # whoever asks for everything is told
+            return None  # the caller reports it
         begins = oldest_by_partition(table, found)
         if any(number not in begins and one.end > 0 for number, one in kept.items()):
             return None
@@ -152,7 +149,7 @@ class Moment:
         return Last(rows, max(begins.values(), default=None))
 
     def state(self, table: Table) -> TableState:
-        """How far the table has got."""
+        """The offsets that the table reaches to."""
         files, kept = self.files(table), self._kept(table)
         positions = files.positions if files is not None else {}
         starts = starts_of(kept, positions)
@@ -190,7 +187,7 @@ class Moment:
         self._read_to[table.name] = ends
 
     def _kept(self, table: Table) -> dict[int, Retained]:
-        """What Kafka holds of the table's topic; nothing where it does not answer."""
+        """The offsets of the topic in Kafka; empty if Kafka is unreachable."""
         if self.away is not None:
             return {}
         if table.topic not in self._retained:

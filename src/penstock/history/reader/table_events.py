@@ -1,4 +1,4 @@
-"""Events by their place in the log, from the table alone: for whoever needs them after Kafka has forgotten them."""
+"""Events by their place in the log, from the table alone: for readers of what Kafka no longer has."""
 
 from __future__ import annotations
 

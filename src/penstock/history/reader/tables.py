@@ -1,4 +1,8 @@
-"""A table as it stands at one moment: its files, and the offsets it reaches to. Read from Delta's log without a JVM."""
+"""One version of a table: its files, and the offsets it reaches to, read from Delta's log without a JVM.
+
+For tables in object stores, Spark's S3 properties (`spark.hadoop.fs.s3a.…`) become options of delta-rs. Without such
+properties delta-rs finds credentials itself, in its own variables (`AWS_…`, `AZURE_…`, `GOOGLE_…`).
+"""
 
 from __future__ import annotations
 
@@ -83,14 +87,14 @@ def file_sizes(found: DeltaTable, table: Table) -> list[FileSize]:
 
 
 def open_table(place: str, options: dict[str, str] | None = None) -> DeltaTable | None:
-    """The table at a place; None where there is none. Raises HistoryProblem."""
+    """The table at this location, or None. Raises HistoryProblem."""
     if "://" not in place and not Path(place, "_delta_log").is_dir():
         return None
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError:
-        raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
+        raise HistoryProblem("The history cannot be read: packages are missing.", HOW_TO_INSTALL) from None
     try:
         return DeltaTable(place, storage_options=options)
     except TableNotFoundError as error:
@@ -102,7 +106,7 @@ def open_table(place: str, options: dict[str, str] | None = None) -> DeltaTable 
 
 
 def check(found: DeltaTable, place: str, table: Table) -> None:
-    """Raises HistoryProblem where the table is none that this version understands."""
+    """Raises HistoryProblem if this version does not support the table."""
     written = found.transaction_version(VERSION_ID)
     # A writer that was killed right after it made the table has not noted the version yet.
     if written is None and [field.name for field in found.schema().fields] != list(table.names):
@@ -112,8 +116,8 @@ def check(found: DeltaTable, place: str, table: Table) -> None:
     features = FORBIDDEN_FEATURES & set(found.protocol().reader_features or ())
     if features:
         raise HistoryProblem(
-            f"The table {place} uses a feature of Delta that is not understood here: {', '.join(sorted(features))}.",
-            "Ask with --engine spark.",
+            f"The table {place} uses unsupported features of Delta: {', '.join(sorted(features))}.",
+            "Use --engine spark.",
         )
 
 
@@ -127,14 +131,10 @@ def _positions(found: DeltaTable, table: Table, partitions: int) -> dict[int, in
     return {number: position for number, position in known.items() if position is not None}
 
 
-# How tables that are not on this machine are reached without Spark: what Spark is told of S3 holds here as well.
-# Pure. Without such properties delta-rs looks for credentials itself, in its own variables (`AWS_…`, `AZURE_…`,
-# `GOOGLE_…`).
-
 S3A = "spark.hadoop.fs.s3a."
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "azure"})
 PATIENCE = {"max_retries": "3", "retry_timeout": "15s", "timeout": "30s"}
-"""Who asks must not wait for minutes for a place that is not there: a route that begins in the past waits for it."""
+"""Limits how long an unreachable store blocks: a route that begins in the past waits for it."""
 _SAME = {
     "access.key": "aws_access_key_id",
     "secret.key": "aws_secret_access_key",
@@ -146,7 +146,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def storage_options(root: str, spark_conf: Mapping[str, object]) -> dict[str, str]:
-    """Options of delta-rs for tables under this root: what properties of Spark mean, and how long it may take."""
+    """Options of delta-rs for tables under this root: from properties of Spark, and a time limit."""
     return {**PATIENCE, **_given(spark_conf)} if root.partition("://")[0] in OBJECT_STORES else {}
 
 
@@ -163,17 +163,17 @@ def _given(spark_conf: Mapping[str, object]) -> dict[str, str]:
 
 
 def unreadable(place: str, error: BaseException) -> HistoryProblem:
-    """Why a table cannot be read, and what to look at."""
+    """The error for a table that cannot be read."""
     lines = _COLOURS.sub("", str(error) or type(error).__name__).replace("↳", "").splitlines()
-    told = ": ".join(dict.fromkeys(line.strip().rstrip(".:") for line in lines if line.strip()))
-    if "Unknown scheme" in told:
+    message = ": ".join(dict.fromkeys(line.strip().rstrip(".:") for line in lines if line.strip()))
+    if "Unknown scheme" in message:
         return HistoryProblem(
-            f"{place}: nothing is known of {place.partition('://')[0]}://.",
-            "Look at history_uri: a folder, or s3a://, hdfs://, gs://, abfss:// or file://.",
+            f"{place}: unknown scheme {place.partition('://')[0]}://.",
+            "Check history_uri: a folder, or s3a://, hdfs://, gs://, abfss:// or file://.",
         )
     remedy = ""
     if "://" in place:
-        remedy = "Look at history_uri, and whether the place answers and may be read; --engine spark asks Spark."
-        if any(word in told for word in _REFUSED):
-            remedy = f"Its credentials were refused: look at {S3A}… in spark_conf, or at AWS_… in the environment."
-    return HistoryProblem(f"The table {place} cannot be read: {told[:400]}.", remedy)
+        remedy = "Check history_uri, and that the storage is reachable and readable; or use --engine spark."
+        if any(word in message for word in _REFUSED):
+            remedy = f"Its credentials were rejected: check {S3A}… in spark_conf, or AWS_… in the environment."
+    return HistoryProblem(f"The table {place} cannot be read: {message[:400]}.", remedy)

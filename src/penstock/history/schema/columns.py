@@ -1,4 +1,4 @@
-"""The columns of the tables `events` and `attempts`: a contract with whoever reads them.
+"""The columns of the tables `events` and `attempts`: a contract with their readers.
 
 Columns are only ever added, at the end, and may be null in rows that are older; none is renamed, removed or given
 another type without a new `VERSION`, which readers of an older penstock refuse.
@@ -50,7 +50,7 @@ class Table(NamedTuple):
 
     @property
     def moment(self) -> str:
-        """The column that says when a row's event came, or its attempt began; `day` is the day of it."""
+        """The column with the time at which the event arrived or the attempt began; `day` is its day."""
         return "arrival" if self.name == "events" else "start"
 
     def older_than(self, moment: datetime) -> str:
@@ -135,11 +135,8 @@ ATTRIBUTES = ("id", "source", "type", "specversion", "subject", "time", "datasch
 own header."""
 
 
-# What goes wrong with the history, told to people.
-
-
 class HistoryProblem(Exception):
-    """A table or a question that cannot be used as it is. Delivery goes on, whatever it is."""
+    """An error of a table or query, with advice. Deliveries are not affected."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what)
@@ -147,15 +144,13 @@ class HistoryProblem(Exception):
 
 
 def newer(place: str, written: int, known: int) -> HistoryProblem:
-    """Says that a table is not for this version."""
+    """The error for a table of a newer version."""
     return HistoryProblem(
-        f"The table {place} was written by a newer penstock (schema {written}; this one knows {known}).",
-        "Use that version, or choose another place with history_uri.",
+        f"The table {place} was written by a newer version of penstock (schema {written}; this one supports {known}).",
+        "Use that version, or another history_uri.",
     )
 
 
 def foreign(place: str) -> HistoryProblem:
-    """Says that a table is somebody else's."""
-    return HistoryProblem(
-        f"{place} is a Delta table, but none of penstock's.", "Choose another place with history_uri."
-    )
+    """The error for a table that penstock did not create."""
+    return HistoryProblem(f"{place} is a Delta table that penstock did not create.", "Choose another history_uri.")

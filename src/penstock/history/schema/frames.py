@@ -49,9 +49,9 @@ def event_rows(records: DataFrame) -> DataFrame:
 
 def attempt_rows(records: DataFrame) -> DataFrame:
     """Records of `penstock.attempts` as rows of `attempts`."""
-    told = F.from_json(_text(F.col("value")), _ATTEMPT)
-    read = records.select("partition", F.col("offset").alias("record"), told.alias("told")).select(
-        "partition", "record", "told.*"
+    parsed = F.from_json(_text(F.col("value")), _ATTEMPT)
+    read = records.select("partition", F.col("offset").alias("record"), parsed.alias("parsed")).select(
+        "partition", "record", "parsed.*"
     )
     start = F.timestamp_micros(F.rint(F.col("at") * 1_000_000).cast("bigint"))
     rows = read.where("route is not null and at is not null and origin is not null").select(
@@ -99,7 +99,7 @@ def _stored(header: str) -> Column:
 
 
 def _text(raw: Column) -> Column:
-    """Whoever writes to the topic can write anything; what is not text must not make the table unreadable."""
+    """Records are untrusted: bytes that are not UTF-8 must not make the table unreadable."""
     return F.make_valid_utf8(raw.cast("string"))
 
 

@@ -25,8 +25,8 @@ OWN_COLUMN = frozenset({*STORED_AS.values(), kafka.CONTENT_TYPE, records.TARGET,
 """Headers whose values have columns of their own."""
 
 
-_PLACE_OF = {header: EVENTS.names.index(name) for name, header in STORED_AS.items()}
-_PLACE_OF |= {
+_COLUMN_OF = {header: EVENTS.names.index(name) for name, header in STORED_AS.items()}
+_COLUMN_OF |= {
     kafka.CONTENT_TYPE: EVENTS.names.index("datacontenttype"),
     records.TARGET: EVENTS.names.index("target"),
     records.TRACE: EVENTS.names.index("traceparent"),
@@ -44,15 +44,15 @@ def event_row(record: LogRecord) -> Row | None:
     extensions: dict[str, str] = {}
     others: list[dict[str, Any]] = []
     for name, raw in record.headers:
-        place = _PLACE_OF.get(name)
-        if place is not None:
-            row[place] = _text(raw)
+        column = _COLUMN_OF.get(name)
+        if column is not None:
+            row[column] = _text(raw)
         elif name.startswith(kafka.PREFIX):
             extensions[name[len(kafka.PREFIX) :]] = _text(raw) or ""
         else:
             others.append({"key": name, "value": raw})
-    for place in _REQUIRED:
-        if row[place] is None:
+    for column in _REQUIRED:
+        if row[column] is None:
             return None
     arrival = _moment(record.at_ms * 1000)
     row[_DAY], row[_ARRIVAL] = _day(arrival.toordinal()), arrival
@@ -94,7 +94,7 @@ def attempt_row(record: LogRecord) -> Row | None:
 
 
 def _text(raw: bytes | None) -> str | None:
-    """Whoever writes to the topic can write anything; what is not text must not make the table unreadable."""
+    """Records are untrusted: bytes that are not UTF-8 must not make the table unreadable."""
     return None if raw is None else raw.decode("utf-8", "replace")
 
 

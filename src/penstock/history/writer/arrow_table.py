@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction
 
-
-# One Parquet file of a table and a day, written step by step, and what Delta's log says about it.
-
 GROUP_BYTES = 32 * 2**20
 """What is gathered in memory before it is written as a row group."""
 RANGED_TYPES = frozenset({"int", "bigint", "timestamp"})
@@ -87,9 +84,9 @@ class DayFile:
         """What a commit says about it."""
         from deltalake.transaction import AddAction
 
-        told = json.dumps(statistics(pq.read_metadata(self._full), self._table))
+        stats = json.dumps(statistics(pq.read_metadata(self._full), self._table))
         size = self._full.stat().st_size
-        return AddAction(self._path, size, {DAY: str(self._day)}, int(time.time() * 1000), True, told)
+        return AddAction(self._path, size, {DAY: str(self._day)}, int(time.time() * 1000), True, stats)
 
     def discard(self) -> None:
         """Removes it, in whatever state it is."""
@@ -111,12 +108,12 @@ def statistics(metadata: pq.FileMetaData, table: Table) -> dict[str, Any]:
     for place, name in enumerate(metadata.schema.names):
         found = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
         if name in ranged and found and all(one is not None and one.has_min_max for one in found):
-            smallest[name] = _told(min(one.min for one in found), up=False)
-            largest[name] = _told(max(one.max for one in found), up=True)
+            smallest[name] = _bound(min(one.min for one in found), up=False)
+            largest[name] = _bound(max(one.max for one in found), up=True)
     return {"numRecords": metadata.num_rows, "minValues": smallest, "maxValues": largest}
 
 
-def _told(value: Any, up: bool) -> Any:
+def _bound(value: Any, up: bool) -> Any:
     """Moments have milliseconds there, rounded so that all values lie between them."""
     if not isinstance(value, datetime):
         return value
@@ -190,8 +187,8 @@ class ArrowTable:
         free, wanted = shutil.disk_usage(self._place).free // MIB, self._settings.min_free_disk_mib + SPARE_MIB
         if free < wanted:
             raise HistoryProblem(
-                f"Only {free} MiB are free at {self._place}; the history is written from {wanted} MiB on.",
-                "Make room, lower history_mib or history_days, or choose another place with history_uri.",
+                f"Only {free} MiB are free at {self._place}; the history needs at least {wanted} MiB.",
+                "Free some space, lower history_mib or history_days, or choose another history_uri.",
             )
 
     def files(self) -> list[FileSize]:

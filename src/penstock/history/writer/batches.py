@@ -1,7 +1,7 @@
 """One batch: from the table's own positions to where Kafka ends now, written and committed together.
 
-The same for a process that comes and goes and for one that stays: whoever calls `write` again goes on where the
-table says that it has got to. Killed at any moment, the files that it wrote belong to no version of the table and are
+The same for a process that runs once and for one that stays: calling `write` again continues where the
+table ends. If it is killed at any moment, the files that it wrote belong to no version of the table and are
 removed some day; the next batch writes their records again.
 """
 
@@ -17,11 +17,8 @@ from penstock.history.schema.columns import Table, TableName
 from penstock.history.writer.stored_table import Commit, Conflict, Next, StoredTable, next_ranges
 from penstock.kafka.topic_ends import Retained
 
-# Which offsets are written next, as values.
-
-
 MOST_RECORDS = 100_000
-"""Records of one commit: what a kill can make somebody write again. One that hurries writes them in some 5 seconds."""
+"""Records of one commit, which are written again after a crash. At full speed that takes about 5 seconds."""
 
 log = structlog.get_logger()
 

@@ -23,14 +23,14 @@ GATHER_BYTES = 256 * MIB
 RISKY = 0.35
 """Part of what Kafka retains that may be unwritten before the writer starts whatever has gathered."""
 URGENT = 0.6
-"""Part from which on the writer runs with the priority of everything else, while records come fast."""
+"""Part from which on the writer runs with the priority of everything else, while records arrive fast."""
 LAST = 0.85
-"""The same, however slowly they come. Kafka removes whole files, so that the rest is not to be relied on."""
+"""The same for slow arrivals. Kafka removes whole segments, so the rest cannot be relied on."""
 FAST = 4000.0
 """Records a second, of both topics: half of what a writer with rests gets done on two cores of 2026."""
 LONGEST_HOURS = 24.0
 SHORTEST_SECONDS = 2.0
-"""Between two looks at how much came."""
+"""Between two measurements of the arrival rate."""
 
 Urgency = Literal["rest", "leisure", "write", "hurry"]
 """Nothing to do; to write with rests in between; without them, but giving way to everything else; beside it."""
@@ -69,7 +69,7 @@ class TableStanding:
 
 
 class Inflow:
-    """How fast records come, by what there has been at two moments that are far enough apart."""
+    """The arrival rate of records, from two measurements that are far enough apart."""
 
     def __init__(self) -> None:
         self._rate = math.inf
@@ -87,7 +87,7 @@ class Inflow:
 def urgency(
     standings: list[TableStanding], settings: Settings, hours_since: float, asked: bool, rate: float = math.inf
 ) -> Urgency:
-    """Whether to write now; `hours_since` is how long ago it was last done, `asked` whether somebody waits for it.
+    """Whether to write now; `hours_since` is how long ago it was last done, `asked` whether a query waits for it.
 
     `rate` is how many records come in a second, as far as that is known.
     """
@@ -108,16 +108,16 @@ def urgency(
     return "leisure" if gathered or late or risk >= RISKY else "rest"
 
 
-# How fast the writer goes: where nothing urges it, it works for a part of the time and rests for the others. The
-# lowest priority alone does not keep it out of the way: processors share caches, and Linux deals out their time among
-# sessions first. Who waits for an event would notice, who asks the history would not.
-
-LEISURELY_SHARE = 0.15
+THROTTLED_SHARE = 0.15
 """Of one processor. That is some 4,000 events a second with an attempt each; who gets more for long is urged on."""
 
 
 class WriterPace:
-    """Has whoever calls `rest` between two steps use no more than a share of one processor's time."""
+    """Throttles the writer to a share of one processor: it calls `rest` between two steps.
+
+    The lowest priority alone is not enough: processors share caches, and Linux divides their time among sessions
+    first, so that deliveries would be slower.
+    """
 
     def __init__(
         self,

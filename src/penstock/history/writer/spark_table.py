@@ -75,7 +75,7 @@ class SparkTable:
         return f"delta.`{self.place}`"
 
     def begin(self, ids: Iterable[str]) -> SparkCommit:
-        """A commit that holds if nobody else changes the versions of these ids meanwhile."""
+        """A commit that holds if the versions of these ids do not change in the meantime."""
         delta = self._jvm.org.apache.spark.sql.delta
         transaction = delta.DeltaLog.forTable(self._spark._jsparkSession, self.place).startTransaction()
         return SparkCommit(self._jvm, transaction, ids, self._rows)
@@ -86,10 +86,10 @@ class SparkTable:
 
         delta = self._jvm.org.apache.spark.sql.delta
         begun = delta.DeltaLog.forTable(self._spark._jsparkSession, self.place).startTransaction()
-        told = DataFrame(begun.snapshot().allFiles().toDF(), self._spark).select(
+        files = DataFrame(begun.snapshot().allFiles().toDF(), self._spark).select(
             f"partitionValues.{DAY}", "size", "stats"
         )
-        return [file_size(row[DAY], row["size"], row["stats"], self.table) for row in told.collect()]
+        return [file_size(row[DAY], row["size"], row["stats"], self.table) for row in files.collect()]
 
     def remove_before(self, moment: datetime) -> None:
         """See StoredTable."""
@@ -148,7 +148,7 @@ class SparkCommit:
 
 
 def file_size(day: str, size: int, stats: str | None, table: Table) -> FileSize:
-    """A file as Delta's log tells of it."""
+    """A file as recorded in Delta's log."""
     newest = json.loads(stats or "{}").get("maxValues", {}).get(table.moment)
     return FileSize(date.fromisoformat(day), size, parse_rfc3339(newest) if newest else None)
 

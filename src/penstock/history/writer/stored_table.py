@@ -37,7 +37,7 @@ class Commit(Protocol):
         """What the table says of the ids that it was begun with; None where it never heard of them."""
 
     def write(self, ranges: Mapping[int, Range]) -> None:
-        """Writes the records between these offsets of the table's topic to files, which nobody sees yet."""
+        """Writes the records between these offsets of the table's topic to files, which are not visible yet."""
 
     def finish(self, positions: Mapping[str, int]) -> None:
         """Makes what was written part of the table, with the positions after it. Raises Conflict."""
@@ -52,7 +52,7 @@ class StoredTable(Protocol):
         Raises HistoryProblem."""
 
     def begin(self, ids: Iterable[str]) -> Commit:
-        """A commit that holds if nobody else changes the versions of these ids meanwhile."""
+        """A commit that holds if the versions of these ids do not change in the meantime."""
 
     def files(self) -> list[FileSize]:
         """The files of its newest version."""

@@ -18,8 +18,8 @@ newest origin in each partition of `penstock.matched`, and N ends when N+1 has c
    by N, so its cursor moves with N+1's records alone. A route whose filter changed gets the verdict of either filter
    for the events of the overlap.
 4. A route that N did not know moves the start back to the route's own `start`, as far as events are retained. So it
-   gets everything since it was published, and a replay is no more than an older start. N serves meanwhile. What is no
-   longer retained is reported as lost to that route.
+   gets everything since it was published, and a replay is only an older start. N serves meanwhile. What
+   retention has removed is reported as lost to that route.
    The other routes start where routing had got to, so that what they have had is not written again.
    Which routes the records hold for is noted outside this process (`served_routes.py`), so all of this is true over
    a restart as well, also for a route that was left out for a while.

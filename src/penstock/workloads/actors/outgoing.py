@@ -14,7 +14,7 @@ from pyreqwest.client import Client
 from pyreqwest.exceptions import ConnectError, PyreqwestError
 
 from penstock.contract.names import Target
-from penstock.web.http_clients import Answer, AnswerTooLarge, answer_of, client_builder
+from penstock.web.http_clients import HttpResponse, ResponseTooLarge, client_builder, response_to
 from penstock.workloads.actors.node_line import NodeLine, NodeRefused, Reach
 
 USER_AGENT = "penstock-workloads"
@@ -41,7 +41,7 @@ class Outgoing:
 
     async def send(
         self, method: str, url: str, headers: Sequence[tuple[str, str]] = (), body: bytes | None = None
-    ) -> Answer:
+    ) -> HttpResponse:
         """The response. Raises NotSent."""
         try:
             reach = await self._node.ask("locate", Reach, url=url)
@@ -52,7 +52,7 @@ class Outgoing:
                     return await self._send(target, trusted, method, headers, body)
                 except ConnectError as error:
                     unreachable = error  # another address may be reachable
-        except (NodeRefused, PyreqwestError, AnswerTooLarge) as error:
+        except (NodeRefused, PyreqwestError, ResponseTooLarge) as error:
             raise NotSent(f"{type(error).__name__}: {error}") from error
         raise NotSent(f"ConnectError: {unreachable}") from unreachable
 
@@ -63,7 +63,7 @@ class Outgoing:
 
     async def _send(
         self, target: Target, trusted: str, method: str, headers: Sequence[tuple[str, str]], body: bytes | None
-    ) -> Answer:
+    ) -> HttpResponse:
         # The address was checked for the host of the URL, so a Host header must not override it (as in Go's client).
         sent = [(name, value) for name, value in headers if name.lower() != "host"]
         request = self._client(target.lead, trusted).request(method, target.url).headers(sent)
@@ -71,7 +71,7 @@ class Outgoing:
             request = request.header("Host", target.host)
         if body is not None:
             request = request.body_bytes(body)
-        answer = await answer_of(request, self._most)
+        answer = await response_to(request, self._most)
         encodings = {value.strip().lower() for name, value in answer.headers if name == "content-encoding"}
         if encodings - {"", "identity"}:
             raise NotSent(f"unexpected Content-Encoding of the response: {', '.join(encodings)}")

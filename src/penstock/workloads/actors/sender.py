@@ -13,7 +13,7 @@ import msgspec
 from penstock.events import http, json_format
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.runtime.times import rfc3339_nano
-from penstock.web.http_clients import Answer
+from penstock.web.http_clients import HttpResponse
 from penstock.workloads.actors import event_files, options
 from penstock.workloads.actors.options import BrokenEnvironment
 from penstock.workloads.actors.outgoing import NotSent, Outgoing
@@ -111,7 +111,7 @@ class SendingActor:
         elif self._wanted.files:
             raise BrokenEnvironment(f"failed to forward the event to {self._wanted.sink}: {error}")
 
-    def _response(self, number: int, sent_id: str, response: Answer) -> EventInfo:
+    def _response(self, number: int, sent_id: str, response: HttpResponse) -> EventInfo:
         headers, body = response.headers, response.body
         event, error = None, ""
         if http.is_event(dict(headers)):
@@ -133,7 +133,7 @@ class SendingActor:
             sent_id=sent_id,
         )
 
-    async def _request(self, method: str, headers: list[tuple[str, str]], body: bytes) -> Answer:
+    async def _request(self, method: str, headers: list[tuple[str, str]], body: bytes) -> HttpResponse:
         # With the spelling of Go's client, because receivers report headers unchanged.
         sent = [(canonical_name(name), value) for name, value in headers]
         if self._token:

@@ -1,11 +1,11 @@
-// Choosing many, and Replays whose progress moves while they run.
+// Selecting many, and live progress of Replays.
 const all = document.getElementById("all");
 const chosen = document.getElementById("chosen");
 const boxes = [...document.querySelectorAll("input[name=letter]")];
 
 function count() {
   const marked = boxes.filter((box) => box.checked).length;
-  chosen.textContent = marked ? `${marked} chosen` : "";
+  chosen.textContent = marked ? `${marked} selected` : "";
   all.checked = marked > 0 && marked === boxes.length;
   all.indeterminate = marked > 0 && marked < boxes.length;
 }
@@ -22,7 +22,7 @@ async function look() {
     try {
       const answer = await fetch("/deadletters/replays");
       if (answer.ok) shown.outerHTML = await answer.text();
-    } catch { /* the console is away; the next look tells */ }
+    } catch { /* the console is unreachable; retried later */ }
   }
   setTimeout(look, 1000);
 }

@@ -33,7 +33,7 @@ async function look() {
   try {
     const answer = await fetch(`/playground/backtests/${state.dataset.busy}`);
     if (answer.ok) state.outerHTML = await answer.text();
-  } catch { /* the console is away; the next look tells */ }
+  } catch { /* the console is unreachable; retried later */ }
   setTimeout(look, 1500);
 }
 look();

@@ -1,4 +1,4 @@
-// The live tail: lines as they come, the newest first, no more than one can look at.
+// The live tail: new lines first, limited to what one can read.
 const MOST = 200;
 const lines = document.querySelector("#tail tbody");
 const rate = document.getElementById("rate");
@@ -40,7 +40,7 @@ function take(event) {
   }
   if (!event.id) return;
   counted += 1;
-  if (held) { kept += 1; hold.textContent = `Go on (${kept} passed)`; return; }
+  if (held) { kept += 1; hold.textContent = `Continue (${kept} skipped)`; return; }
   lines.prepend(line(event));
   while (lines.rows.length > MOST) lines.lastElementChild.remove();
 }
@@ -55,12 +55,12 @@ hold.addEventListener("click", () => {
   held = !held;
   kept = 0;
   hold.setAttribute("aria-pressed", String(held));
-  hold.textContent = held ? "Go on" : "Hold";
+  hold.textContent = held ? "Continue" : "Pause";
 });
 
 setInterval(() => {
   if (Date.now() > sampledUntil && source) {
-    rate.textContent = lines.rows.length ? `Showing all: ${counted} per second.` : "Waiting for what comes…";
+    rate.textContent = lines.rows.length ? `Showing all: ${counted} per second.` : "Waiting for events…";
   }
   counted = 0;
 }, 1000);
@@ -72,7 +72,7 @@ function open() {
   source.onerror = async () => {
     say("not connected", false);
     if (source.readyState !== EventSource.CLOSED) return;
-    // The browser does not say why: ask once more, and show the answer.
+    // The browser does not report the reason: fetch again and show the response.
     const answer = await fetch(`/live/events${location.search}`, { headers: { Accept: "application/json" } });
     if (answer.status === 401) location.reload();
     else if (!answer.ok) rate.textContent = (await answer.json()).problem;
