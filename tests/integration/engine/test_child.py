@@ -8,10 +8,10 @@ import sys
 
 CHILD = """
 import threading, time
-from penstock.engine.roles.standalone import end_with_threads
+from penstock.engine.roles.standalone import exit_on_thread_failure
 from penstock.runtime.lifecycle import Lifecycle
 
-end_with_threads(Lifecycle(notify_fd=2))
+exit_on_thread_failure(Lifecycle(notify_fd=2))
 threading.Thread(target=lambda: 1 / 0, name="reader").start()
 time.sleep(20)
 """

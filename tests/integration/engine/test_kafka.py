@@ -62,7 +62,7 @@ def test_another_number_of_partitions_is_refused(kafka: Settings) -> None:
 
 def test_an_address_without_kafka_is_named() -> None:
     [port] = held_ports(1)
-    with pytest.raises(UserError, match=f"127.0.0.1:{port} does not answer"):
+    with pytest.raises(UserError, match=f"127.0.0.1:{port} is unreachable"):
         topic_setup.ensure(Settings(kafka=f"127.0.0.1:{port}"))
 
 

@@ -76,20 +76,18 @@ def test_a_role_is_probed_and_logs_json_lines(apiserver: Role) -> None:
     assert {json.loads(line)["component"] for line in apiserver.lines} == {"apiserver"}
     second = start("apiserver", apiserver.data_dir, "--api-port", "0")
     assert second.process.wait(60) == 1
-    assert eventually(
-        lambda: [line for line in second.lines if "Another apiserver is running on the data folder" in line]
-    )
+    assert eventually(lambda: [line for line in second.lines if "Another apiserver runs on the data folder" in line])
 
 
 def test_a_role_whose_kafka_never_answers_ends_and_says_what_to_look_at(tmp_path: Path) -> None:
     role = start("ingress", tmp_path, "--kafka", "127.0.0.1:1", "--set", "kafka_wait_seconds=0", "--port", "0")
     assert role.process.wait(120) == 1
-    assert eventually(lambda: [line for line in role.lines if "Check that it runs, the setting kafka" in line])
+    assert eventually(lambda: [line for line in role.lines if "Check `kafka`, `kafka_conf`" in line])
 
 
 def test_a_role_that_waits_for_kafka_is_not_ready_and_stops_when_told(tmp_path: Path) -> None:
     role = start("ingress", tmp_path, "--kafka", "127.0.0.1:1", "--port", "0")
-    eventually(lambda: role.answer("/readyz") == (503, "Kafka at 127.0.0.1:1 does not answer\n"), 120)
+    eventually(lambda: role.answer("/readyz") == (503, "Kafka at 127.0.0.1:1 does not respond\n"), 120)
     assert role.answer("/livez")[0] == 200
     role.process.send_signal(signal.SIGTERM)
     assert role.process.wait(60) == 0

@@ -171,7 +171,7 @@ def test_an_account_that_may_not_send_or_is_not_there_is_told(world: World, even
             in browser.post(f"{event}/resend", data={"account": "nobody"}).text
         )
         forged = browser.post(f"{event}/resend", data={"account": "../../secrets"})
-        assert "cannot be the name of a ServiceAccount" in forged.text
+        assert "is not a valid name of a ServiceAccount" in forged.text
         assert len(world.places("first")) == before
 
 

@@ -42,7 +42,8 @@ def test_with_key_and_authority_an_event_is_accepted(ingress: IngressProcess, ke
 def test_without_a_key_that_counts_it_is_told_how_to_get_one(ingress: IngressProcess, token: list[str]) -> None:
     refused = send(ingress, "--ca-file", authority(ingress), *token)
     assert refused.exit_code == 1
-    assert ": 401 this " in refused.output
+    assert ": 401 " in refused.output
+    assert ("unknown API key" if token else "authenticated senders only") in refused.output
     assert "penstock keys create" in refused.output
     assert "pk_guessed" not in refused.output
 

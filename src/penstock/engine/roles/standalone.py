@@ -235,7 +235,7 @@ async def _kafka_ready(settings: Settings, lifecycle: Lifecycle) -> None:
                 error=problem,
                 gives_up_after_seconds=settings.kafka_wait_seconds,
             )
-        lifecycle.waits_for = f"Kafka at {settings.bootstrap} does not answer"
+        lifecycle.waits_for = f"Kafka at {settings.bootstrap} does not respond"
         await asyncio.sleep(RETRY_SECONDS)
     await asyncio.to_thread(topic_setup.ensure, settings)
     lifecycle.waits_for = "it starts"

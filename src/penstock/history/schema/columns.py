@@ -96,8 +96,8 @@ EVENTS = Table(
         Column("extensions", "map<string,string>", "all other attributes"),
         Column("data", "binary", "the data; null where there is none"),
         Column("traceparent", "string", "W3C trace context; characters 4 to 35 are the trace's id"),
-        Column("key", "binary", "key of the record: what its partition was chosen by"),
-        Column("headers", HEADERS, "further headers of the record, such as HTTP headers that travel along"),
+        Column("key", "binary", "key of the record, which determined its partition"),
+        Column("headers", HEADERS, "further headers of the record, such as HTTP headers that are passed on"),
     ),
 )
 
@@ -120,8 +120,8 @@ ATTEMPTS = Table(
         Column("attempt", "int", "counted from 1 in each stage"),
         Column("destination", "string", "URL"),
         Column("start", "timestamp", "when it began"),
-        Column("duration", "double", "seconds until the answer, or until it was given up"),
-        Column("status", "int", "HTTP status; null where no answer came"),
+        Column("duration", "double", "seconds until the response, or until the attempt was aborted"),
+        Column("status", "int", "HTTP status; null if there was no response"),
         Column("result", "string", "`delivered`, `replied`, `retry`, `deadletter`, `dropped` or `cancelled`"),
         Column("reason", "string", "why it failed"),
         Column("due", "timestamp", "when the next attempt is due, where the result is `retry`"),
