@@ -77,8 +77,6 @@ Fault = Literal["none", "untrusted", "other name", "no TLS", "hung up"]
 
 def fault_of(error: BaseException) -> tuple[Fault, str]:
     """The cause of a failed connection and a message, from an error of the client and its causes."""
-    if isinstance(error, httpx2.RemoteProtocolError):
-        return "hung up", ""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -88,6 +86,9 @@ def fault_of(error: BaseException) -> tuple[Fault, str]:
         if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
             return "no TLS", "the server does not use TLS"
         cause = cause.__cause__ or cause.__context__
+    # A TLS server that gets plain HTTP closes the connection, which is a reset where it has not read everything.
+    if isinstance(error, httpx2.RemoteProtocolError | httpx2.ReadError):
+        return "hung up", ""
     return "none", ""
 
 

@@ -142,6 +142,10 @@ def test_what_to_do_about_a_connection(cause: Exception, fault: str, said: str) 
     assert said in remedy(None, found)
 
 
+def test_a_connection_that_is_reset_is_one_that_was_closed() -> None:
+    assert fault_of(httpx2.ReadError("reset")) == fault_of(httpx2.RemoteProtocolError("closed")) == ("hung up", "")
+
+
 def test_a_key_is_a_line() -> None:
     assert line_of(StoredKey("till", "d"), 0.0) == "till  expires never"
     assert line_of(StoredKey("till", "d", expires=60), 61.0) == "till  expired 1970-01-01T00:01:00Z"
