@@ -7,9 +7,11 @@ lightkube reads kubeconfigs and provides the credentials, httpx sends the reques
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import httpcore2
 import httpx2
 import msgspec
 from lightkube.config.client_adapter import ConnectionParams
@@ -207,6 +209,58 @@ class Client:
         return _accepted(response)
 
 
+class _Network(httpcore2.AnyIOBackend):
+    """Connections that are closed when a request is cancelled during their TLS handshake, as a Pod's may be when it is
+    deleted. httpcore leaves such a socket open."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # as httpcore has it
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Opens a connection."""
+        return _Connection(await super().connect_tcp(host, port, timeout, local_address, socket_options))
+
+
+class _Connection(httpcore2.AsyncNetworkStream):
+    """A TCP connection before its TLS handshake."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  # as httpcore has it
+        """Reads what has arrived."""
+        return await self._stream.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # as httpcore has it
+        """Writes all of it."""
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Closes the connection."""
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  # as httpcore has it
+    ) -> httpcore2.AsyncNetworkStream:
+        """The same connection with TLS."""
+        try:
+            return await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            await self._stream.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        """What is known of the socket."""
+        return self._stream.get_extra_info(info)
+
+
 class AsyncClient:
     """A client for asyncio."""
 
@@ -221,6 +275,8 @@ class AsyncClient:
         """`user`: the user to impersonate, if the credentials allow that. Raises ConfigError."""
         self._config, self._field_manager = config, field_manager
         self._http = httpx2.AsyncClient(**http_arguments(config, TIMEOUT_SECONDS, transport))
+        if transport is None:  # httpx has no argument for it
+            self._http._transport._pool._network_backend = _Network()  # type: ignore[attr-defined]
         if user is not None:
             self._http.headers["Impersonate-User"] = user
         self._requests = _Requests(field_manager)
