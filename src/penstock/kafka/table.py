@@ -65,6 +65,9 @@ class TableFollower:
         self._is_unreachable = False
         self._behind = True
         self._next = OFFSET_BEGINNING
+        self._end = -1
+        """Where the topic ended when reading began; negative while unknown. A topic that is written all the time never
+        shows its end otherwise: Kafka reports it only if a fetch finds no record."""
         self._keys: set[str] = set()
         """Keys that have a value."""
         self._unread: set[str] = set()
@@ -94,6 +97,7 @@ class TableFollower:
             consumer = clients.consumer(self._settings, "follower", self._options(), self._watchdog)
             try:
                 fetch_metadata(consumer, self._topic)
+                self._end = self._current_end(consumer)
                 consumer.assign([TopicPartition(self._topic, 0, self._next)])
                 self._read(consumer)
             finally:
@@ -129,7 +133,7 @@ class TableFollower:
     def _begin_again(self, consumer: Consumer) -> None:
         log.warning("deletions may have been missed; the topic is read again from its beginning", topic=self._topic)
         self._wanted_again, self._behind, self._unread = False, True, set(self._keys)
-        self._next = OFFSET_BEGINNING
+        self._next, self._end = OFFSET_BEGINNING, self._current_end(consumer)
         self._again()
         consumer.assign([TopicPartition(self._topic, 0, self._next)])
 
@@ -158,6 +162,13 @@ class TableFollower:
             self._apply(key, value)
         except Unreadable as problem:
             report_unreadable(message, problem)
+        if self._behind and 0 <= self._end <= self._next:
+            self._reach_end()
+
+    def _current_end(self, consumer: Consumer) -> int:
+        with contextlib.suppress(KafkaException):
+            return int(consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=RESPONSE_SECONDS)[1])
+        return -1
 
     def _may_have_missed(self, offset: int) -> bool:
         """Whether this offset follows a gap, after so long that deletions may be missing. The end of a transaction is a

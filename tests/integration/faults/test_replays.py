@@ -176,9 +176,9 @@ def test_what_was_given_up_is_listed_and_delivered_once_more(ground: Ground) -> 
     failing.status = 202
     failing.received.clear()
     counted = command(ground, "redrive", "trigger/failing", "--reason", "418", "--dry-run", "--watch")
-    assert f"{len(ids)} counted: done" in counted
+    assert f"{len(ids)} found: done" in counted
     shown = command(ground, "redrive", "trigger/failing", "--reason", "418", "--watch")
-    assert f"{len(ids)} counted, {len(ids)} sent: done" in shown
+    assert f"{len(ids)} found, {len(ids)} sent: done" in shown
     assert failing.received.keys() == ids
     again = json.loads(command(ground, "replay", "failing", "--since", "10m", "--dry-run", "--watch", "--json"))
     assert again["status"]["counted"] >= len(ids)

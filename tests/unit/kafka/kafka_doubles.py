@@ -50,6 +50,11 @@ class ConsumerDouble:
     def __init__(self, *queued: MessageDouble | Exception) -> None:
         self._queued = list(queued)
         self.closed = False
+        self.end = 2**62
+
+    def get_watermark_offsets(self, *_: object, timeout: float) -> tuple[int, int]:
+        """Where the topic begins and ends."""
+        return 0, self.end
 
     def poll(self, _: float) -> Any:
         if not self._queued:

@@ -135,6 +135,26 @@ def test_a_follower_that_breaks_tells_its_owner(connect: Any, end: MessageDouble
     assert isinstance(told[0], KafkaException | ZeroDivisionError)
 
 
+def test_a_follower_catches_up_with_a_topic_that_is_written_all_the_time(connect: Any) -> None:
+    """Kafka reports the end of a partition only if a fetch finds no record."""
+    consumer = connect(*(MessageDouble(offset, named=b"key") for offset in range(5)))
+    consumer.end = 3
+    seen, caught_up, read = list[str](), list[int](), threading.Event()
+
+    def apply(name: str, _: bytes | None) -> None:
+        seen.append(name)
+        if len(seen) == 5:
+            read.set()
+
+    follower = TableFollower(
+        Settings(), "topic", apply, lambda: caught_up.append(len(seen)), lambda error: pytest.fail(repr(error))
+    )
+    follower.start()
+    assert read.wait(60)
+    follower.stop()
+    assert caught_up == [3]
+
+
 @pytest.mark.parametrize("key", [b"\xff", None])
 def test_a_follower_passes_over_keys_that_are_none(connect: Any, key: bytes | None) -> None:
     connect(MessageDouble(3, named=key), MessageDouble(4, named=b"good"))
